@@ -1,0 +1,139 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Cluster is a workload cluster whose agent works for this hub. Its name is also the name of its namespace
+// on the hub, so it is short and a DNS label.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=hfc,categories=fleet
+// +kubebuilder:printcolumn:name="Acceptance",type=string,JSONPath=`.spec.acceptance`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
+// +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machines.total`
+// +kubebuilder:printcolumn:name="Ready Machines",type=integer,JSONPath=`.status.machines.ready`
+// +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.kubernetesVersion`
+// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agentVersion`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also a namespace and a label value"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: lower-case letters, digits and '-' only, starting and ending with a letter or digit, because the name is also a namespace"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'hollowfleet-system', 'cert-manager']) && !self.metadata.name.startsWith('kube-') && !self.metadata.name.startsWith('openshift-') && !self.metadata.name.startsWith('open-cluster-management')",message="metadata.name: reserved for a namespace of the hub itself (default, hollowfleet-system, cert-manager, kube-*, openshift-*, open-cluster-management*): choose another name"
+type Cluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is written by the user. An empty spec is a cluster that waits for acceptance.
+	// +kubebuilder:default={}
+	// +optional
+	Spec ClusterSpec `json:"spec,omitzero"`
+	// status is written by the hub and, where a field says so, by the cluster's agent.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status ClusterStatus `json:"status,omitzero"`
+}
+
+// Acceptance is the user's word on whether a cluster may join.
+//
+// +kubebuilder:validation:Enum=Pending;Accepted;Denied
+type Acceptance string
+
+// The values of Acceptance.
+const (
+	// AcceptancePending: nobody has decided yet; the cluster gets no namespace.
+	AcceptancePending Acceptance = "Pending"
+	// AcceptanceAccepted: the cluster gets its namespace and its agent may work.
+	AcceptanceAccepted Acceptance = "Accepted"
+	// AcceptanceDenied: the agent loses its access. Namespace, Machines and Nodes stay as they are.
+	AcceptanceDenied Acceptance = "Denied"
+)
+
+// ClusterSpec is the user's will for a cluster.
+type ClusterSpec struct {
+	// acceptance lets the cluster join. Default Pending.
+	// +kubebuilder:default=Pending
+	// +optional
+	Acceptance Acceptance `json:"acceptance,omitempty"`
+
+	// heartbeat sets how the hub judges whether the agent is connected.
+	// +kubebuilder:default={}
+	// +optional
+	Heartbeat Heartbeat `json:"heartbeat,omitzero"`
+}
+
+// Heartbeat times the Lease that a cluster's agent renews on the hub.
+//
+// +kubebuilder:validation:XValidation:rule="self.graceSeconds >= 2 * self.periodSeconds",message="graceSeconds: at least twice periodSeconds, or one lost renewal counts as a lost agent"
+type Heartbeat struct {
+	// periodSeconds is how often the agent renews its Lease. Default 10.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+	// graceSeconds is how long the hub waits for a change of the Lease, by its own clock, before it calls
+	// the agent silent. Default 40.
+	// +kubebuilder:default=40
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	GraceSeconds int32 `json:"graceSeconds,omitempty"`
+}
+
+// ClusterStatus is what hub and agent know of a cluster.
+type ClusterStatus struct {
+	// observedGeneration is the generation that the hub last worked on. Written by the hub.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// namespace holds the cluster's objects on the hub. Written by the hub once it has made it.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// machines counts the cluster's Machines. Written by the hub.
+	// +optional
+	Machines *MachineCounts `json:"machines,omitempty"`
+
+	// clusterUID is the UID of the workload cluster's kube-system namespace: its identity. Written by the agent.
+	// +optional
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// kubernetesVersion is the version of the workload cluster's API server. Written by the agent.
+	// +optional
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// agentVersion is the version of the agent. Written by the agent.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// capacity is the sum of the Nodes of this cluster's Machines. Written by the agent.
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+
+	// conditions: Accepted, Joined, AgentConnected, Frozen and Ready written by the hub; TargetReachable and
+	// AgentFrozen written by the agent.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineCounts counts Machines by state.
+type MachineCounts struct {
+	// total is every Machine of the cluster, those being deleted too.
+	Total int32 `json:"total"`
+	// ready is those whose Ready condition is True.
+	Ready int32 `json:"ready"`
+	// failed is those in phase Failed.
+	Failed int32 `json:"failed"`
+}
+
+// ClusterList is a list of Clusters.
+//
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []Cluster `json:"items"`
+}

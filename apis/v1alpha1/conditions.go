@@ -1,0 +1,129 @@
+package v1alpha1
+
+// Conditions have positive polarity: True is the state that a user hopes for. The one exception is Frozen,
+// whose name is the field's term. Unknown means that nobody who can know has said so; it is never turned
+// into False for lack of news.
+
+// Condition types that several kinds share.
+const (
+	// ReadyCondition sums an object's other conditions up; it is computed and never set by a step.
+	ReadyCondition = "Ready"
+	// FrozenCondition is True while nothing may be created, changed or deleted for the object; its reason
+	// says why. Missing or False otherwise.
+	FrozenCondition = "Frozen"
+)
+
+// Condition types of a Cluster.
+const (
+	// ClusterAcceptedCondition: the user lets this cluster join. Written by the hub.
+	ClusterAcceptedCondition = "Accepted"
+	// ClusterJoinedCondition: an agent has reported at least once. Written by the hub.
+	ClusterJoinedCondition = "Joined"
+	// ClusterAgentConnectedCondition: the agent renews its Lease; Unknown when it stopped. Written by the hub.
+	ClusterAgentConnectedCondition = "AgentConnected"
+	// ClusterTargetReachableCondition: the agent reaches its workload cluster's API server. Written by the agent.
+	ClusterTargetReachableCondition = "TargetReachable"
+	// ClusterAgentFrozenCondition: the agent acts on nothing, because one of the two API servers is not
+	// proven healthy. Written by the agent; the hub's view is FrozenCondition.
+	ClusterAgentFrozenCondition = "AgentFrozen"
+)
+
+// Condition types of a Machine. All are written by the agent.
+const (
+	// MachinePodRunningCondition: the hollow-node pod runs (provider hollow), or the instance of another
+	// provider does.
+	MachinePodRunningCondition = "PodRunning"
+	// MachineNodeReadyCondition repeats the Node's own Ready condition.
+	MachineNodeReadyCondition = "NodeReady"
+	// MachineConfigurationValidCondition: the provider could read spec and provider configuration.
+	MachineConfigurationValidCondition = "ConfigurationValid"
+)
+
+// Condition types of a MachineSet and a MachineDeployment, with the meaning of apps/v1. Written by the hub.
+const (
+	AvailableCondition = "Available"
+	// ProgressingCondition is on MachineDeployments only.
+	ProgressingCondition = "Progressing"
+	// ReplicaFailureCondition is True when Machines cannot be created or deleted.
+	ReplicaFailureCondition = "ReplicaFailure"
+)
+
+// Reasons. One reason may serve conditions of several kinds.
+const (
+	// ReasonPending: the responsible controller or agent has not looked yet.
+	ReasonPending = "Pending"
+	// ReasonReady: everything that the condition asks for holds.
+	ReasonReady = "Ready"
+	// ReasonNotReady: a condition below is False; the message says which.
+	ReasonNotReady = "NotReady"
+	// ReasonUnknown: a condition below is Unknown; the message says which.
+	ReasonUnknown = "Unknown"
+
+	// ReasonAccepted, ReasonDenied and ReasonAwaitingAcceptance repeat Cluster.spec.acceptance.
+	ReasonAccepted           = "Accepted"
+	ReasonDenied             = "Denied"
+	ReasonAwaitingAcceptance = "AwaitingAcceptance"
+	// ReasonNamespaceConflict: a namespace of the cluster's name exists that the hub did not make.
+	ReasonNamespaceConflict = "NamespaceConflict"
+
+	// ReasonLeaseRenewed and ReasonLeaseExpired: the hub has, or has not, seen the agent's Lease change
+	// within the grace period. ReasonNeverSeen: there was no Lease yet.
+	ReasonLeaseRenewed = "LeaseRenewed"
+	ReasonLeaseExpired = "LeaseExpired"
+	ReasonNeverSeen    = "NeverSeen"
+
+	// ReasonReachable and ReasonUnreachable: API server probes succeed or fail.
+	ReasonReachable   = "Reachable"
+	ReasonUnreachable = "Unreachable"
+	// ReasonNotFrozen: no cause of a freeze holds.
+	ReasonNotFrozen = "NotFrozen"
+	// ReasonStarting: frozen since the process started, until both API servers are proven healthy.
+	ReasonStarting = "Starting"
+	// ReasonHubUnreachable, ReasonTargetUnreachable, ReasonAgentSilent, ReasonManualFreeze and
+	// ReasonOvershoot are the causes of a freeze.
+	ReasonHubUnreachable    = "HubUnreachable"
+	ReasonTargetUnreachable = "TargetUnreachable"
+	ReasonAgentSilent       = "AgentSilent"
+	ReasonManualFreeze      = "ManualFreeze"
+	ReasonOvershoot         = "Overshoot"
+
+	// ReasonPodRunning, ReasonPodPending, ReasonPodFailed and ReasonPodMissing describe the machine's pod.
+	ReasonPodRunning = "PodRunning"
+	ReasonPodPending = "PodPending"
+	ReasonPodFailed  = "PodFailed"
+	ReasonPodMissing = "PodMissing"
+	// ReasonNodeNotFound: no Node of the Machine has registered, or it is gone.
+	ReasonNodeNotFound = "NodeNotFound"
+	// ReasonNodeReady and ReasonNodeNotReady repeat what the Node says; ReasonNodeStatusUnknown is the
+	// node-lifecycle controller's Unknown.
+	ReasonNodeReady         = "NodeReady"
+	ReasonNodeNotReady      = "NodeNotReady"
+	ReasonNodeStatusUnknown = "NodeStatusUnknown"
+	// ReasonValid: the configuration was read without error.
+	ReasonValid = "Valid"
+	// ReasonDeleting: the object is being deleted.
+	ReasonDeleting = "Deleting"
+
+	// ReasonMinimumReplicasAvailable and ReasonMinimumReplicasUnavailable are those of apps/v1.
+	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
+	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+	// ReasonCreateFailed and ReasonDeleteFailed: the hub's API server refused a Machine.
+	ReasonCreateFailed = "CreateFailed"
+	ReasonDeleteFailed = "DeleteFailed"
+	// ReasonReplicasReconciled: the last create or delete calls succeeded.
+	ReasonReplicasReconciled = "ReplicasReconciled"
+	// ReasonNewMachineSetAvailable, ReasonRollingOut and ReasonPaused describe a MachineDeployment's rollout.
+	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
+	ReasonRollingOut             = "RollingOut"
+	ReasonPaused                 = "Paused"
+)
+
+// Terminal errors of a Machine (status.errorReason): the user has to change something; nothing is retried.
+const (
+	// ErrorInvalidConfiguration: spec or provider configuration cannot be used as it is.
+	ErrorInvalidConfiguration = "InvalidConfiguration"
+	// ErrorUnknownProvider: the agent has no driver of that name.
+	ErrorUnknownProvider = "UnknownProvider"
+	// ErrorMachineClassNotFound: spec.providerConfig.valueRef names no MachineClass of the namespace.
+	ErrorMachineClassNotFound = "MachineClassNotFound"
+)

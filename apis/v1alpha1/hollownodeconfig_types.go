@@ -1,0 +1,42 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HollowNodeConfigKind is the kind of the configuration of provider "hollow".
+const HollowNodeConfigKind = "HollowNodeConfig"
+
+// HollowNodeConfig is the provider configuration of provider "hollow". It is no object of the API server: it
+// stands inside MachineClass.spec.providerConfig or Machine.spec.providerConfig.value. An unknown field in it
+// is an error.
+//
+// +kubebuilder:object:root=true
+type HollowNodeConfig struct {
+	// apiVersion is hollowfleet.io/v1alpha1 and kind is HollowNodeConfig; both are required.
+	metav1.TypeMeta `json:",inline"`
+
+	// capacity of the Node: cpu, memory, ephemeral-storage and any extended resource (example.com/gpu: "4").
+	// Default per resource: the MachineClass's nodeTemplate.capacity, else cpu 4, memory 16Gi,
+	// ephemeral-storage 100Gi. "pods" does not belong here: see maxPods.
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+
+	// maxPods is how many pods the Node takes, 1 to 1000. Default 110.
+	// +optional
+	MaxPods *int32 `json:"maxPods,omitempty"`
+
+	// osImage is the operating system that the Node reports. Default "Hollow Linux".
+	// +optional
+	OSImage string `json:"osImage,omitempty"`
+
+	// startupDelay is how long the hollow node waits before it joins, as a real machine takes time to boot.
+	// Default 0.
+	// +optional
+	StartupDelay *metav1.Duration `json:"startupDelay,omitempty"`
+
+	// podResources are the resource requests of the hollow-node pod on its host. Default cpu 20m, memory 64Mi.
+	// +optional
+	PodResources corev1.ResourceList `json:"podResources,omitempty"`
+}

@@ -1,0 +1,69 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// MachineClass is a reusable provider configuration for Machines of its namespace. It has no status: the
+// Machines that use it say what is wrong with it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=mclass,categories=fleet
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.provider`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.spec.nodeTemplate.capacity.cpu`,priority=1
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.nodeTemplate.capacity.memory`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type MachineClass struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is written by the user.
+	// +required
+	Spec MachineClassSpec `json:"spec"`
+}
+
+// MachineClassSpec says how a provider makes machines of this class.
+type MachineClassSpec struct {
+	// provider names the driver in the agent that makes the machines. "hollow" is built in. Cannot be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.provider cannot be changed: create another MachineClass"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Provider string `json:"provider"`
+
+	// providerConfig is the provider's own configuration with its apiVersion and kind; for provider hollow a
+	// HollowNodeConfig. Default: the provider's defaults.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +optional
+	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
+
+	// secretRef names a Secret of the namespace with the provider's credentials. Provider hollow needs none
+	// and refuses one.
+	// +optional
+	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
+
+	// nodeTemplate describes the Node of such a machine before there is one, for scaling from zero.
+	// +optional
+	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
+}
+
+// NodeTemplate is what a Node of a MachineClass will look like.
+type NodeTemplate struct {
+	// capacity of the Node. Provider hollow makes Nodes of this capacity unless its configuration says otherwise.
+	// +required
+	Capacity corev1.ResourceList `json:"capacity"`
+}
+
+// MachineClassList is a list of MachineClasses.
+//
+// +kubebuilder:object:root=true
+type MachineClassList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []MachineClass `json:"items"`
+}

@@ -1,0 +1,176 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// MachineDeployment keeps a number of Machines and replaces them when their template changes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=mdep,categories=fleet
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
+// +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.spec.template.spec.versions.kubelet`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because MachineSet and Machine names add 17 and are at most 63"
+type MachineDeployment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is written by the user; replicas also through the scale subresource.
+	// +required
+	Spec MachineDeploymentSpec `json:"spec"`
+	// status is written by the hub.
+	// +optional
+	Status MachineDeploymentStatus `json:"status,omitzero"`
+}
+
+// MachineDeploymentSpec is the desired deployment.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+type MachineDeploymentSpec struct {
+	// clusterName is the Cluster that the Machines belong to; it equals the namespace's name. Cannot be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed: create the object in the other cluster's namespace"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	ClusterName string `json:"clusterName"`
+
+	// replicas is the number of Machines, 0 to 10000. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// selector chooses the MachineSets and Machines of this deployment; the template must carry its labels.
+	// Cannot be changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.selector cannot be changed: create another object"
+	// +required
+	Selector MachineSelector `json:"selector"`
+
+	// template of the Machines. A changed template makes a new MachineSet.
+	// +required
+	Template MachineTemplate `json:"template"`
+
+	// strategy says how Machines of an older template are replaced.
+	// +kubebuilder:default={type: RollingUpdate}
+	// +optional
+	Strategy MachineDeploymentStrategy `json:"strategy,omitzero"`
+
+	// minReadySeconds is how long a Machine must have been Ready to count as available. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// revisionHistoryLimit is how many MachineSets of older templates are kept at 0 replicas. Default 10.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// paused stops a rollout where it is; scaling and replacing lost Machines go on. Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// MachineDeploymentStrategyType names a way to replace Machines.
+//
+// +kubebuilder:validation:Enum=RollingUpdate;Recreate;OnDelete
+type MachineDeploymentStrategyType string
+
+// The strategies.
+const (
+	// RollingUpdate replaces Machines step by step within maxSurge and maxUnavailable.
+	RollingUpdate MachineDeploymentStrategyType = "RollingUpdate"
+	// Recreate deletes all Machines of older templates before it makes new ones.
+	Recreate MachineDeploymentStrategyType = "Recreate"
+	// OnDelete replaces a Machine when somebody deletes it.
+	OnDelete MachineDeploymentStrategyType = "OnDelete"
+)
+
+// MachineDeploymentStrategy says how to replace Machines of an older template.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || self.type == 'RollingUpdate'",message="spec.strategy.rollingUpdate: only with type RollingUpdate"
+type MachineDeploymentStrategy struct {
+	// type of the strategy. Default RollingUpdate.
+	// +kubebuilder:default=RollingUpdate
+	// +optional
+	Type MachineDeploymentStrategyType `json:"type,omitempty"`
+	// rollingUpdate bounds a rolling update. Only with type RollingUpdate.
+	// +optional
+	RollingUpdate *RollingUpdateBounds `json:"rollingUpdate,omitempty"`
+}
+
+// RollingUpdateBounds bound a rolling update at every instant.
+//
+// +kubebuilder:validation:XValidation:rule="!((has(self.maxSurge) && (self.maxSurge == 0 || self.maxSurge == '0%')) && (!has(self.maxUnavailable) || self.maxUnavailable == 0 || self.maxUnavailable == '0%'))",message="spec.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so nothing could ever be replaced: raise one of them"
+type RollingUpdateBounds struct {
+	// maxSurge is how many Machines more than replicas may exist: a number, or a percentage of replicas
+	// rounded up. Default 1.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')",message="maxSurge: a number of 0 or more, or a percentage such as 10%"
+	// +optional
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+	// maxUnavailable is how many Machines fewer than replicas may be available: a number, or a percentage of
+	// replicas rounded down. Default 0.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable: a number of 0 or more, or a percentage up to 100%"
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// MachineDeploymentStatus is what the hub knows of a MachineDeployment. Counts may lag by a few seconds:
+// changes that come in quick succession are written as one.
+type MachineDeploymentStatus struct {
+	// observedGeneration is the generation that the hub last worked on.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// selector in the text form that the scale subresource needs.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// replicas is the number of Machines, those being deleted too.
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// updatedReplicas is the number of Machines of the current template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+	// readyReplicas is the number of Machines whose Ready condition is True.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+	// availableReplicas is the number of Machines Ready for at least minReadySeconds.
+	// +optional
+	AvailableReplicas int32 `json:"availableReplicas"`
+	// unavailableReplicas is how many available Machines are missing to spec.replicas.
+	// +optional
+	UnavailableReplicas int32 `json:"unavailableReplicas"`
+	// collisionCount resolves clashes of the template hash.
+	// +optional
+	CollisionCount *int32 `json:"collisionCount,omitempty"`
+
+	// conditions: Available, Progressing, ReplicaFailure, Frozen.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineDeploymentList is a list of MachineDeployments.
+//
+// +kubebuilder:object:root=true
+type MachineDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []MachineDeployment `json:"items"`
+}

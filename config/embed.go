@@ -1,0 +1,10 @@
+// Package config carries the manifests that a hub and an agent need in their clusters, as generated from
+// the code by make manifests.
+package config
+
+import "embed"
+
+// CRDs holds the CustomResourceDefinitions of the hub, in crd/.
+//
+//go:embed crd/*.yaml
+var CRDs embed.FS

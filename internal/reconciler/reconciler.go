@@ -1,0 +1,96 @@
+// Package reconciler is the one runner under every controller of hub and agent: it owns what each would
+// copy, so that a controller is only its own observe, decide, act and report.
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Object is an API object of a pointer type with a DeepCopy of its own type.
+type Object[T any] interface {
+	*T
+	client.Object
+}
+
+// Logic is what one controller does with one object.
+type Logic[T any, P Object[T]] interface {
+	// Reconcile works on object, a private copy, and leaves the status that it wants in it. It reports even
+	// when it returns an error. The result is when to look again without any event: zero means not at all.
+	Reconcile(ctx context.Context, object P) (Next, error)
+	// Status returns a pointer to the object's status, to tell whether it changed.
+	Status(object P) any
+}
+
+// Next says when an object wants to be looked at again. The zero value means at the next event only.
+type Next struct {
+	// After is the time until then; 0 means never.
+	After time.Duration
+	// DeferStatus holds a status that changed back until After is over: for counts that change many times in
+	// quick succession. Without After it means nothing.
+	DeferStatus bool
+}
+
+// Sooner returns the earlier of two.
+func (n Next) Sooner(after time.Duration) Next {
+	if after > 0 && (n.After == 0 || after < n.After) {
+		n.After = after
+	}
+	return n
+}
+
+// Runner turns a Logic into a reconcile.Reconciler.
+type Runner[T any, P Object[T]] struct {
+	reader client.Reader
+	status client.SubResourceWriter
+	logic  Logic[T, P]
+}
+
+// New returns a Runner that reads with reader and writes status with writer.
+func New[T any, P Object[T]](reader client.Reader, writer client.StatusClient, logic Logic[T, P]) *Runner[T, P] {
+	return &Runner[T, P]{reader: reader, status: writer.Status(), logic: logic}
+}
+
+// Reconcile implements reconcile.Reconciler. An object that is gone is no error. Status is patched at most
+// once, only if it differs, also after an error of the logic, and with an optimistic lock: a status that was
+// computed from a stale object is never written.
+func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	current := P(new(T))
+	if err := r.reader.Get(ctx, request.NamespacedName, current); err != nil {
+		if errors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting %s: %w", request, err)
+	}
+	object := current.DeepCopyObject().(P)
+	next, err := r.logic.Reconcile(ctx, object)
+	if !next.DeferStatus || next.After == 0 || err != nil {
+		if patchErr := r.patchStatus(ctx, current, object); patchErr != nil && err == nil {
+			err = patchErr
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: next.After}, nil
+}
+
+func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {
+	if equality.Semantic.DeepEqual(r.logic.Status(before), r.logic.Status(after)) {
+		return nil
+	}
+	// What the logic wrote meanwhile (a finalizer, an annotation) has moved the resource version on.
+	before.SetResourceVersion(after.GetResourceVersion())
+	patch := client.MergeFromWithOptions(runtime.Object(before).(client.Object), client.MergeFromWithOptimisticLock{})
+	if err := r.status.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	return nil
+}
