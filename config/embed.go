@@ -8,3 +8,9 @@ import "embed"
 //
 //go:embed crd/*.yaml
 var CRDs embed.FS
+
+// RBAC holds what hub and agent may do: rbac/hub and rbac/agent-hub belong on the hub, rbac/agent-workload on
+// every workload cluster.
+//
+//go:embed rbac
+var RBAC embed.FS

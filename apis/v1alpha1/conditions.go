@@ -65,6 +65,8 @@ const (
 	ReasonAwaitingAcceptance = "AwaitingAcceptance"
 	// ReasonNamespaceConflict: a namespace of the cluster's name exists that the hub did not make.
 	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonClusterNotFound: spec.clusterName names no Cluster.
+	ReasonClusterNotFound = "ClusterNotFound"
 
 	// ReasonLeaseRenewed and ReasonLeaseExpired: the hub has, or has not, seen the agent's Lease change
 	// within the grace period. ReasonNeverSeen: there was no Lease yet.

@@ -1,0 +1,269 @@
+// Package localfleet runs a whole fleet on one machine: a hub with its control plane, and simulated workload
+// clusters with an agent each, all as local processes on loopback.
+package localfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/simcluster"
+)
+
+const (
+	hubName = "hub"
+	// HollowNodeImage is the image name that agents put into hollow-node pods.
+	HollowNodeImage = "hollowfleet/hollow-node"
+	stopGrace       = 15 * time.Second
+)
+
+// Options say what fleet to start.
+type Options struct {
+	// Dir takes everything that the fleet writes. It must not exist yet, or be empty.
+	Dir string
+	// BinDir holds the built programs hub, agent, simcluster and hollow-node.
+	BinDir string
+	// Clusters are the names of the workload clusters.
+	Clusters []string
+	// Detached lets the fleet outlive this process; it is ended by Down.
+	Detached bool
+	// HubArgs and AgentArgs are added to the command lines of hub and agents.
+	HubArgs, AgentArgs []string
+	// Progress is told what has been done, a line each. It may be nil.
+	Progress func(line string)
+}
+
+// Fleet is a running fleet.
+type Fleet struct {
+	options Options
+
+	// Hub is the hub's control plane, HubConfig and HubClient its administrator's, HubProcess the hub itself.
+	Hub        *simcluster.Cluster
+	HubConfig  *rest.Config
+	HubClient  client.Client
+	HubProcess *process.Process
+	// Members are the workload clusters in the order of Options.Clusters.
+	Members []*Member
+
+	recording sync.Mutex
+	state     State
+}
+
+// Member is one workload cluster of a fleet.
+type Member struct {
+	Name string
+	// Cluster is its control plane, Client its administrator's client, Agent its agent.
+	Cluster *simcluster.Cluster
+	Client  client.Client
+	Agent   *process.Process
+}
+
+// Up starts a fleet and returns when every cluster has its agent running. When it fails, or ctx ends, what
+// was started is ended again.
+func Up(ctx context.Context, options Options) (*Fleet, error) {
+	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the fleet's directory: %w", err)
+	}
+	owner, err := process.Self()
+	if err != nil {
+		return nil, err
+	}
+	fleet := &Fleet{options: options, state: State{Owner: owner}}
+	for _, name := range options.Clusters {
+		fleet.Members = append(fleet.Members, &Member{Name: name})
+	}
+	if err := fleet.up(ctx); err != nil {
+		return nil, errors.Join(err, fleet.Down())
+	}
+	return fleet, nil
+}
+
+func (f *Fleet) up(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	hubReady := make(chan struct{})
+	group.Go(func() error {
+		if err := f.startHub(ctx); err != nil {
+			return err
+		}
+		close(hubReady)
+		return nil
+	})
+	for _, member := range f.Members {
+		group.Go(func() error {
+			if err := f.startCluster(ctx, member); err != nil {
+				return err
+			}
+			select {
+			case <-hubReady:
+				return f.StartAgent(ctx, member)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	return group.Wait()
+}
+
+func (f *Fleet) startHub(ctx context.Context) error {
+	var err error
+	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, simcluster.HubComponents); err != nil {
+		return err
+	}
+	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
+		return err
+	}
+	if err := manifests.InstallCRDs(ctx, f.HubClient, config.CRDs, "crd"); err != nil {
+		return err
+	}
+	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {
+		if err := manifests.Apply(ctx, f.HubClient, config.RBAC, dir); err != nil {
+			return err
+		}
+	}
+	if err := f.StartHubProcess(ctx); err != nil {
+		return err
+	}
+	for _, member := range f.Members {
+		cluster := &v1alpha1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: member.Name},
+			Spec:       v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted},
+		}
+		if err := f.HubClient.Create(ctx, cluster); err != nil {
+			return fmt.Errorf("creating Cluster %s: %w", member.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
+	var err error
+	member.Cluster, member.Client, err = f.startControlPlane(ctx, member.Name, nil)
+	if err != nil {
+		return err
+	}
+	return manifests.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
+}
+
+func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.Client, error) {
+	cluster, err := simcluster.Start(ctx, simcluster.Options{
+		Name: name, Dir: f.dir(name), Binary: f.binary("simcluster"), Components: components,
+		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.record(cluster.Process); err != nil {
+		return nil, nil, errors.Join(err, cluster.Stop())
+	}
+	f.progress("%s: control plane ready", name)
+	restConfig, err := cluster.RESTConfig()
+	if err != nil {
+		return cluster, nil, err
+	}
+	c, err := client.New(restConfig, client.Options{Scheme: scheme()})
+	if err != nil {
+		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
+	}
+	return cluster, c, nil
+}
+
+// StartHubProcess starts the hub, also again after it has ended.
+func (f *Fleet) StartHubProcess(ctx context.Context) error {
+	kubeconfig, err := f.Hub.Kubeconfig(ctx, "hollowfleet-hub", "hollowfleet:hub")
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"--kubeconfig", kubeconfig, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}, f.options.HubArgs...)
+	f.HubProcess, err = f.start("hub", "hub", args)
+	return err
+}
+
+// StartAgent starts the agent of member, also again after it has ended.
+func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
+	hubKubeconfig, err := f.Hub.Kubeconfig(ctx, "hollowfleet.io:agent:"+member.Name, v1alpha1.AgentGroupPrefix+member.Name)
+	if err != nil {
+		return err
+	}
+	targetKubeconfig, err := member.Cluster.Kubeconfig(ctx, "hollowfleet-agent", "hollowfleet:agents")
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"--cluster-name", member.Name, "--hub-kubeconfig", hubKubeconfig, "--target-kubeconfig", targetKubeconfig,
+		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}, f.options.AgentArgs...)
+	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
+		return err
+	}
+	f.progress("%s: agent started", member.Name)
+	return nil
+}
+
+func (f *Fleet) start(name, program string, args []string) (*process.Process, error) {
+	started, err := process.Start(process.Spec{
+		Name: name, Path: f.binary(program), Args: args,
+		LogFile: filepath.Join(f.options.Dir, "logs", filepath.Base(f.dir(name))+".log"), Detached: f.options.Detached,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return started, f.record(started)
+}
+
+// Down ends the fleet and removes its directory.
+func (f *Fleet) Down() error {
+	var problems []error
+	stop := func(p *process.Process) {
+		if p != nil {
+			problems = append(problems, p.Stop(stopGrace))
+		}
+	}
+	stop(f.HubProcess)
+	for _, member := range f.Members {
+		stop(member.Agent)
+	}
+	var group errgroup.Group
+	for _, cluster := range f.controlPlanes() {
+		group.Go(cluster.Stop)
+	}
+	problems = append(problems, group.Wait(), os.RemoveAll(f.options.Dir))
+	return errors.Join(problems...)
+}
+
+func (f *Fleet) controlPlanes() []*simcluster.Cluster {
+	var all []*simcluster.Cluster
+	for _, member := range f.Members {
+		if member.Cluster != nil {
+			all = append(all, member.Cluster)
+		}
+	}
+	if f.Hub != nil {
+		all = append(all, f.Hub)
+	}
+	return all
+}
+
+func (f *Fleet) dir(name string) string { return filepath.Join(f.options.Dir, name) }
+
+func (f *Fleet) binary(name string) string { return filepath.Join(f.options.BinDir, name) }
+
+func (f *Fleet) progress(format string, args ...any) {
+	if f.options.Progress != nil {
+		f.options.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,96 @@
+package localfleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/process"
+)
+
+// stateFile lists a fleet's processes in its directory, so that another process can end them.
+const stateFile = "fleet.json"
+
+// endGrace is longer than a control plane's own bound for a graceful stop.
+const endGrace = 30 * time.Second
+
+// State is the content of a fleet's state file.
+type State struct {
+	// Owner is the process that started the fleet.
+	Owner process.Identity `json:"owner"`
+	// Processes in the order of their start.
+	Processes []process.Identity `json:"processes"`
+}
+
+func (f *Fleet) record(started *process.Process) error {
+	identity, err := started.Identity()
+	if err != nil {
+		return err
+	}
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.state.Processes = append(f.state.Processes, identity)
+	content, err := json.MarshalIndent(f.state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording %s: %w", started.Name(), err)
+	}
+	path := filepath.Join(f.options.Dir, stateFile)
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil {
+		return fmt.Errorf("recording %s: %w", started.Name(), err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("recording %s: %w", started.Name(), err)
+	}
+	return nil
+}
+
+// ReadState reads the state of the fleet in dir.
+func ReadState(dir string) (State, error) {
+	var state State
+	content, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		return state, fmt.Errorf("reading the state of the fleet in %s: %w", dir, err)
+	}
+	if err := json.Unmarshal(content, &state); err != nil {
+		return state, fmt.Errorf("reading the state of the fleet in %s: %w", dir, err)
+	}
+	return state, nil
+}
+
+// Down ends the fleet in dir, whoever started it, and removes dir. Without a fleet there it does nothing.
+func Down(ctx context.Context, dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	state, err := ReadState(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	slices.Reverse(state.Processes)
+	for _, identity := range state.Processes {
+		if err := identity.End(ctx, endGrace); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the fleet's directory: %w", err)
+	}
+	return nil
+}
+
+func scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
+}

@@ -1,0 +1,171 @@
+// Package process starts the programs of a local fleet, watches them and ends them.
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec describes one program to start.
+type Spec struct {
+	// Name is for messages: "hub", "agent c1".
+	Name string
+	// Path of the executable and its arguments.
+	Path string
+	Args []string
+	// Env is added to the environment of this process.
+	Env []string
+	// LogFile takes standard output and standard error; its directory is made.
+	LogFile string
+	// Detached lets the program outlive this process. Otherwise it gets SIGTERM when this process dies.
+	Detached bool
+}
+
+// Process is a started program.
+type Process struct {
+	spec Spec
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// Start starts the program.
+func Start(spec Spec) (*Process, error) {
+	if err := os.MkdirAll(filepath.Dir(spec.LogFile), 0o755); err != nil {
+		return nil, fmt.Errorf("making the log directory of %s: %w", spec.Name, err)
+	}
+	log, err := os.OpenFile(spec.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env = append(os.Environ(), spec.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// A session of its own: Ctrl-C at the terminal reaches us alone, and we end our programs in order; a
+	// detached program does not notice that the terminal closes.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !spec.Detached {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	}
+	p := &Process{spec: spec, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The death signal is tied to the thread that forks, so that thread must live as long as the program.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	return p, nil
+}
+
+// PID is the program's process ID.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Name is the name of its Spec.
+func (p *Process) Name() string { return p.spec.Name }
+
+// LogFile is where its output goes.
+func (p *Process) LogFile() string { return p.spec.LogFile }
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Signal sends the program a signal. A program that has ended is no error.
+func (p *Process) Signal(signal syscall.Signal) error {
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to %s: %w", signal, p.spec.Name, err)
+	}
+	return nil
+}
+
+// Stop asks the program to end with SIGTERM and, after grace, ends it with SIGKILL. It returns when the
+// program is gone.
+func (p *Process) Stop(grace time.Duration) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(grace):
+	}
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return fmt.Errorf("stopping %s: it did not end within %s of SIGTERM and was killed; its log is %s", p.spec.Name, grace, p.spec.LogFile)
+}
+
+// Wait polls check every interval until it returns true, the program ends, or ctx is done. An error of check
+// is kept for the message only.
+func (p *Process) Wait(ctx context.Context, interval time.Duration, check func(context.Context) (bool, error)) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var last error
+	for {
+		ok, err := check(ctx)
+		if ok {
+			return nil
+		}
+		if err != nil {
+			last = err
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended while starting (%w); the end of %s:\n%s", p.spec.Name, p.exit(), p.spec.LogFile, Tail(p.spec.LogFile, 15))
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w; the end of %s:\n%s", p.spec.Name, errors.Join(ctx.Err(), last), p.spec.LogFile, Tail(p.spec.LogFile, 15))
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *Process) exit() error {
+	if p.err == nil {
+		return errors.New("exit status 0")
+	}
+	return p.err
+}
+
+// Tail returns the last lines of a file, or a note that it cannot be read.
+func Tail(path string, lines int) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	const window = 64 << 10
+	if info, err := file.Stat(); err == nil && info.Size() > window {
+		if _, err := file.Seek(-window, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	var last []string
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(make([]byte, window), window)
+	for scanner.Scan() {
+		if last = append(last, scanner.Text()); len(last) > lines {
+			last = last[1:]
+		}
+	}
+	return strings.Join(last, "\n")
+}

@@ -1,0 +1,115 @@
+// Command bench measures a fleet on this machine: how long Machines take to become Ready, what they cost the
+// API servers in writes, and the processes in memory and CPU. It reports; it never fails on a figure.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+type options struct {
+	clusters, machines int
+	rest, settle       time.Duration
+	timeout            time.Duration
+	output             string
+	binDir             string
+	out, progress      io.Writer
+}
+
+func main() {
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	opts := options{out: os.Stdout, progress: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a fleet on this machine",
+		Long: `Start a hub and workload clusters, scale a MachineDeployment in each from 0, and report what it took.
+Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
+		Example: `  bench --clusters 3 --machines 20
+  bench -o json > figures.json`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
+	}
+	defaultBin, _ := testenv.BinDir() //nolint:errcheck // No default then; starting a program says what is missing.
+	cmd.Flags().IntVar(&opts.clusters, "clusters", 3, "number of workload clusters")
+	cmd.Flags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
+	cmd.Flags().DurationVar(&opts.settle, "settle", 20*time.Second, "time between the last Machine's readiness and the measurement at rest")
+	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 15*time.Minute, "give up after this time")
+	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
+	return cmd
+}
+
+func run(ctx context.Context, opts options) (err error) {
+	if opts.clusters < 1 || opts.machines < 1 {
+		return errors.New("--clusters, --machines: want at least 1 each")
+	}
+	if opts.output != "text" && opts.output != "json" {
+		return fmt.Errorf("--output: want text or json, got %q", opts.output)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
+	defer cancel()
+	fleet, remove, err := startFleet(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	figures, err := measure(ctx, opts, fleet)
+	if err != nil {
+		return err
+	}
+	if opts.output == "json" {
+		encoder := json.NewEncoder(opts.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(figures)
+	}
+	return figures.print(opts.out)
+}
+
+func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() error, error) {
+	dir, err := os.MkdirTemp("", "hollowfleet-bench-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a directory for the fleet: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("opening the fleet's directory: %w", err)
+	}
+	var names []string
+	for i := range opts.clusters {
+		names = append(names, fmt.Sprintf("c%d", i+1))
+	}
+	fleet, err := localfleet.Up(ctx, localfleet.Options{
+		Dir: dir, BinDir: opts.binDir, Clusters: names,
+		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return fleet, fleet.Down, nil
+}

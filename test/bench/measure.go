@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+const (
+	deploymentName = "bench"
+	className      = "default"
+	poll           = 200 * time.Millisecond
+)
+
+// figures is what one run of bench measured.
+type figures struct {
+	Clusters int `json:"clusters"`
+	Machines int `json:"machinesPerCluster"`
+	// ReadySeconds is the time from scaling all deployments to the last Machine's readiness on the hub.
+	ReadySeconds float64 `json:"readySeconds"`
+	// WritesPerMachine counts hub writes from the scale until all are Ready, divided by the Machines.
+	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
+	// RestSeconds is how long the measurement at rest took.
+	RestSeconds float64 `json:"restSeconds"`
+	// HubWritesPerMinute and TargetWritesPerMinute count writes at rest, the latter for one workload cluster.
+	HubWritesPerMinute    map[string]float64 `json:"hubWritesPerMinute"`
+	TargetWritesPerMinute map[string]float64 `json:"targetWritesPerMinute"`
+	// Processes at the end of the rest.
+	Processes []processFigures `json:"processes"`
+}
+
+func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figures, error) {
+	result := &figures{Clusters: opts.clusters, Machines: opts.machines}
+	for _, member := range fleet.Members {
+		if err := createEmpty(ctx, fleet.HubClient, member.Name); err != nil {
+			return nil, err
+		}
+	}
+	hub := counter{config: fleet.HubConfig}
+	before, err := hub.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := scaleAll(ctx, fleet, opts.machines); err != nil {
+		return nil, err
+	}
+	if err := waitReady(ctx, opts, fleet); err != nil {
+		return nil, err
+	}
+	result.ReadySeconds = time.Since(begin).Seconds()
+	if err := sleep(ctx, opts.settle); err != nil {
+		return nil, err
+	}
+	after, err := hub.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Leases are the price of a cluster and a minute, not of a Machine: they are in the figures at rest.
+	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
+	return result, result.measureRest(ctx, opts, fleet)
+}
+
+func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfleet.Fleet) error {
+	targetConfig, err := fleet.Members[0].Cluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	hub, target := counter{config: fleet.HubConfig}, counter{config: targetConfig}
+	fmt.Fprintf(opts.progress, "measuring at rest for %s\n", opts.rest)
+	begin := time.Now()
+	hubBefore, err := hub.read(ctx)
+	if err != nil {
+		return err
+	}
+	targetBefore, err := target.read(ctx)
+	if err != nil {
+		return err
+	}
+	processesBefore := readProcesses(fleet)
+	if err := sleep(ctx, opts.rest); err != nil {
+		return err
+	}
+	hubAfter, err := hub.read(ctx)
+	if err != nil {
+		return err
+	}
+	targetAfter, err := target.read(ctx)
+	if err != nil {
+		return err
+	}
+	f.RestSeconds = time.Since(begin).Seconds()
+	minutes := f.RestSeconds / 60
+	f.HubWritesPerMinute = hubAfter.minus(hubBefore).dividedBy(minutes)
+	f.TargetWritesPerMinute = targetAfter.minus(targetBefore).dividedBy(minutes)
+	f.Processes = summarize(processesBefore, readProcesses(fleet), minutes)
+	return nil
+}
+
+func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
+	if err := waitFor(ctx, func(ctx context.Context) bool {
+		found := &v1alpha1.Cluster{}
+		return hub.Get(ctx, client.ObjectKey{Name: cluster}, found) == nil &&
+			meta.IsStatusConditionTrue(found.Status.Conditions, v1alpha1.ReadyCondition)
+	}); err != nil {
+		return fmt.Errorf("waiting for Cluster %s to be Ready: %w", cluster, err)
+	}
+	labels := map[string]string{"pool": deploymentName}
+	for _, object := range []client.Object{
+		&v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
+			Spec:       v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow},
+		},
+		&v1alpha1.MachineDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
+			Spec: v1alpha1.MachineDeploymentSpec{
+				ClusterName: cluster, Replicas: ptr.To[int32](0),
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels},
+				Template: v1alpha1.MachineTemplate{
+					Metadata: v1alpha1.TemplateMetadata{Labels: labels},
+					Spec: v1alpha1.MachineTemplateBody{
+						ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: className}},
+					},
+				},
+			},
+		},
+	} {
+		if err := hub.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T in %s: %w", object, cluster, err)
+		}
+	}
+	return nil
+}
+
+func scaleAll(ctx context.Context, fleet *localfleet.Fleet, machines int) error {
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, machines))
+	for _, member := range fleet.Members {
+		deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: deploymentName}}
+		if err := fleet.HubClient.Patch(ctx, deployment, patch); err != nil {
+			return fmt.Errorf("scaling the MachineDeployment of %s: %w", member.Name, err)
+		}
+	}
+	return nil
+}
+
+func waitReady(ctx context.Context, opts options, fleet *localfleet.Fleet) error {
+	want, shown := opts.clusters*opts.machines, -1
+	return waitFor(ctx, func(ctx context.Context) bool {
+		ready := 0
+		machines := &v1alpha1.MachineList{}
+		if err := fleet.HubClient.List(ctx, machines); err != nil {
+			return false
+		}
+		for _, machine := range machines.Items {
+			if meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+				ready++
+			}
+		}
+		if ready != shown {
+			fmt.Fprintf(opts.progress, "%d of %d Machines Ready\n", ready, want)
+			shown = ready
+		}
+		return ready == want
+	})
+}
+
+func waitFor(ctx context.Context, done func(context.Context) bool) error {
+	for !done(ctx) {
+		if err := sleep(ctx, poll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+// ticksPerSecond is the unit of CPU time in /proc on every Linux that Go runs on.
+const ticksPerSecond = 100
+
+// processFigures sums the processes of one role up.
+type processFigures struct {
+	Role  string `json:"role"`
+	Count int    `json:"count"`
+	// RSSMiB and PrivateMiB are of one process, on average and at most.
+	RSSMiB        float64 `json:"rssMiB"`
+	RSSMaxMiB     float64 `json:"rssMaxMiB"`
+	PrivateMiB    float64 `json:"privateMiB"`
+	PrivateMaxMiB float64 `json:"privateMaxMiB"`
+	// CPUSecondsPerMinute is of one process on average, at rest.
+	CPUSecondsPerMinute float64 `json:"cpuSecondsPerMinute"`
+}
+
+type usage struct {
+	role              string
+	rssKiB, privateKB float64
+	cpuSeconds        float64
+}
+
+// readProcesses reads every process of the fleet: those of this process's descendants that are its programs.
+func readProcesses(fleet *localfleet.Fleet) map[int]usage {
+	roles := map[int]string{fleet.HubProcess.PID(): "hub"}
+	clusters := []*localfleet.Member{{Name: "hub", Cluster: fleet.Hub}}
+	for _, member := range fleet.Members {
+		roles[member.Agent.PID()] = "agent"
+		clusters = append(clusters, member)
+	}
+	for _, member := range clusters {
+		side := "workload"
+		if member.Cluster == fleet.Hub {
+			side = "hub"
+		}
+		roles[member.Cluster.Process.PID()] = side + " simcluster"
+		if ready, err := member.Cluster.Ready(); err == nil {
+			for name, component := range ready.Components {
+				if component.PID != ready.SupervisorPID {
+					roles[component.PID] = side + " " + name
+				}
+			}
+		}
+	}
+	for _, pid := range descendants(os.Getpid()) {
+		if _, known := roles[pid]; !known {
+			roles[pid] = program(pid)
+		}
+	}
+	result := map[int]usage{}
+	for pid, role := range roles {
+		if one, err := readUsage(pid, role); err == nil { // It may have ended meanwhile.
+			result[pid] = one
+		}
+	}
+	return result
+}
+
+func summarize(before, after map[int]usage, minutes float64) []processFigures {
+	byRole := map[string]*processFigures{}
+	for pid, now := range after {
+		sum := byRole[now.role]
+		if sum == nil {
+			sum = &processFigures{Role: now.role}
+			byRole[now.role] = sum
+		}
+		rss, private := now.rssKiB/1024, now.privateKB/1024
+		sum.Count++
+		sum.RSSMiB += rss
+		sum.PrivateMiB += private
+		sum.RSSMaxMiB, sum.PrivateMaxMiB = max(sum.RSSMaxMiB, rss), max(sum.PrivateMaxMiB, private)
+		if earlier, ok := before[pid]; ok {
+			sum.CPUSecondsPerMinute += (now.cpuSeconds - earlier.cpuSeconds) / minutes
+		}
+	}
+	var result []processFigures
+	for _, sum := range byRole {
+		n := float64(sum.Count)
+		sum.RSSMiB, sum.PrivateMiB, sum.CPUSecondsPerMinute = sum.RSSMiB/n, sum.PrivateMiB/n, sum.CPUSecondsPerMinute/n
+		result = append(result, *sum)
+	}
+	slices.SortFunc(result, func(a, b processFigures) int { return strings.Compare(a.Role, b.Role) })
+	return result
+}
+
+func descendants(root int) []int {
+	children := map[int][]int{}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, path := range stats {
+		if fields, err := statFields(path); err == nil {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			parent, parentErr := strconv.Atoi(fields[1])
+			if err == nil && parentErr == nil {
+				children[parent] = append(children[parent], pid)
+			}
+		}
+	}
+	var all []int
+	for queue := children[root]; len(queue) > 0; queue = queue[1:] {
+		all = append(all, queue[0])
+		queue = append(queue, children[queue[0]]...)
+	}
+	return all
+}
+
+// statFields returns the fields of a stat file after the program's name: state, parent, …
+func statFields(path string) ([]string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("reading %s: too few fields", path)
+	}
+	return fields, nil
+}
+
+func program(pid int) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return "ended"
+	}
+	return filepath.Base(target)
+}
+
+func readUsage(pid int, role string) (usage, error) {
+	result := usage{role: role}
+	fields, err := statFields(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return result, err
+	}
+	for _, field := range fields[11:13] { // utime and stime
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return result, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+		}
+		result.cpuSeconds += ticks / ticksPerSecond
+	}
+	rollup, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return result, err
+	}
+	defer rollup.Close()
+	scanner := bufio.NewScanner(rollup)
+	for scanner.Scan() {
+		var name string
+		var kib float64
+		if _, err := fmt.Sscanf(scanner.Text(), "%s %f kB", &name, &kib); err != nil {
+			continue // The first line is the address range.
+		}
+		switch name {
+		case "Rss:":
+			result.rssKiB = kib
+		case "Private_Clean:", "Private_Dirty:":
+			result.privateKB += kib
+		}
+	}
+	return result, scanner.Err()
+}

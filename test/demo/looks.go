@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }
+
+func (d *demo) clusterReady(name string) look {
+	return func(ctx context.Context) (string, bool, error) {
+		cluster := &v1alpha1.Cluster{}
+		if err := d.fleet.HubClient.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+			return "", false, err
+		}
+		ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
+		if ready == nil {
+			return "no Ready condition", false, nil
+		}
+		seen := fmt.Sprintf("Ready=%s, Kubernetes %s", ready.Status, cluster.Status.KubernetesVersion)
+		return seen, ready.Status == "True", nil
+	}
+}
+
+func hollowNodes(ctx context.Context, member *localfleet.Member) ([]corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	err := member.Client.List(ctx, nodes, client.MatchingLabels{v1alpha1.HollowNodeLabel: "true"})
+	return nodes.Items, err
+}
+
+func nodesReady(member *localfleet.Member, want int) look {
+	return func(ctx context.Context) (string, bool, error) {
+		nodes, err := hollowNodes(ctx, member)
+		if err != nil {
+			return "", false, err
+		}
+		ready := 0
+		for _, node := range nodes {
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		return fmt.Sprintf("%d of %d Ready", ready, len(nodes)), ready == want && len(nodes) == want, nil
+	}
+}
+
+func nodesReport(member *localfleet.Member, version string) look {
+	return func(ctx context.Context) (string, bool, error) {
+		nodes, err := hollowNodes(ctx, member)
+		if err != nil {
+			return "", false, err
+		}
+		seen := map[string]int{}
+		for _, node := range nodes {
+			seen[node.Status.NodeInfo.KubeletVersion]++
+		}
+		return fmt.Sprint(seen), len(nodes) > 0 && seen[version] == len(nodes), nil
+	}
+}
+
+// machinesReady asks for want Machines, each Ready, with the name, UID and providerID of a Node which the
+// workload cluster has.
+func (d *demo) machinesReady(member *localfleet.Member, want int) look {
+	return func(ctx context.Context) (string, bool, error) {
+		machines := &v1alpha1.MachineList{}
+		if err := d.fleet.HubClient.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
+			return "", false, err
+		}
+		nodes, err := hollowNodes(ctx, member)
+		if err != nil {
+			return "", false, err
+		}
+		byName := map[string]corev1.Node{}
+		for _, node := range nodes {
+			byName[node.Name] = node
+		}
+		ready, referenced := 0, 0
+		for _, machine := range machines.Items {
+			if meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+				ready++
+			}
+			if ref := machine.Status.NodeRef; ref != nil && machine.Spec.ProviderID != nil {
+				node := byName[ref.Name]
+				if node.UID == ref.UID && node.Spec.ProviderID == *machine.Spec.ProviderID {
+					referenced++
+				}
+			}
+		}
+		seen := fmt.Sprintf("%d of %d Ready, %d NodeRefs match", ready, len(machines.Items), referenced)
+		return seen, ready == want && referenced == want && len(machines.Items) == want, nil
+	}
+}
+
+func hollowPods(member *localfleet.Member, want int) look {
+	return func(ctx context.Context) (string, bool, error) {
+		pods := &corev1.PodList{}
+		if err := member.Client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
+			return "", false, err
+		}
+		return fmt.Sprintf("%d pods", len(pods.Items)), len(pods.Items) == want, nil
+	}
+}

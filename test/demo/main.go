@@ -1,0 +1,93 @@
+// Command demo runs a fleet on this machine, takes it through the life of a few Machines, and prints a table
+// of what the API servers said. make demo calls it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// errChecksFailed says that the table holds a line which is not true.
+var errChecksFailed = errors.New("a check of the table does not hold")
+
+func main() {
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(os.Stdout).ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case err == nil:
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "interrupted; everything that was started has been ended")
+		os.Exit(exitInterrupted)
+	case errors.As(err, new(usageError)):
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(exitUsage)
+	default:
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(exitFailed)
+	}
+}
+
+// usageError is a command line that cannot be used.
+type usageError struct{ error }
+
+type options struct {
+	binDir  string
+	keep    bool
+	timeout time.Duration
+	out     io.Writer
+}
+
+func command(out io.Writer) *cobra.Command {
+	opts := options{out: out}
+	root := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole fleet on this machine and check what its API servers say",
+		Long: `Run a hub, three simulated workload clusters and an agent for each as local processes,
+take a few Machines through their life and print a table of what was checked.
+
+Exit status: 0 every check holds, 1 one does not or something failed, 2 bad usage, 130 interrupted.`,
+		Example: `  # Run it and clean up
+  demo
+
+  # Leave the fleet running and print how to use it; end it with: demo down
+  demo --keep`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), opts) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	defaultBin, _ := testenv.BinDir() //nolint:errcheck // No default then: the flag is checked below.
+	root.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
+	root.Flags().BoolVar(&opts.keep, "keep", false, "leave the fleet running at the end")
+	root.Flags().DurationVar(&opts.timeout, "timeout", 5*time.Minute, "give up after this time")
+	root.AddCommand(&cobra.Command{
+		Use:          "down",
+		Short:        "End the fleet that demo --keep left, and what an interrupted demo left",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE:         func(cmd *cobra.Command, _ []string) error { return runDown(cmd.Context(), opts) },
+	})
+	return root
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+const (
+	deploymentName = "workers"
+	className      = "small"
+	kubeletVersion = "v1.36.2"
+	wait           = 90 * time.Second
+)
+
+// demo is one run: the fleet and what was seen of it.
+type demo struct {
+	*ledger
+	fleet *localfleet.Fleet
+}
+
+func runDemo(ctx context.Context, opts options) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
+	defer cancel()
+	dir, err := chooseDir(ctx, opts)
+	if err != nil {
+		return err
+	}
+	book := &ledger{out: opts.out, started: time.Now()}
+	book.say("starting one hub and three workload clusters in %s", dir)
+	fleet, err := localfleet.Up(ctx, localfleet.Options{
+		Dir: dir, BinDir: opts.binDir, Clusters: []string{"c1", "c2", "c3"}, Detached: opts.keep,
+		Progress: func(line string) { book.say("%s", line) },
+	})
+	if err != nil {
+		return err
+	}
+	d := &demo{ledger: book, fleet: fleet}
+	keep := opts.keep
+	defer func() {
+		if !keep {
+			d.say("ending the fleet")
+			err = errors.Join(err, fleet.Down())
+		}
+	}()
+	if err := d.run(ctx); err != nil {
+		keep = false
+		return err
+	}
+	if !d.table() {
+		keep = keep && ctx.Err() == nil
+		err = errChecksFailed
+	}
+	if keep {
+		printHowToUse(opts.out, dir, fleet)
+	}
+	return err
+}
+
+func (d *demo) run(ctx context.Context) error {
+	steps := []func(context.Context) error{d.join, d.create, d.scale, d.kill}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (d *demo) join(ctx context.Context) error {
+	for _, member := range d.fleet.Members {
+		d.expect(ctx, "Cluster "+member.Name+" is Ready", "hub", wait, d.clusterReady(member.Name))
+	}
+	return nil
+}
+
+func (d *demo) create(ctx context.Context) error {
+	for _, member := range d.fleet.Members {
+		if err := d.createDeployment(ctx, member.Name, 3); err != nil {
+			return err
+		}
+	}
+	d.say("created MachineDeployment %s with 3 replicas in each cluster", deploymentName)
+	for _, member := range d.fleet.Members {
+		d.expectMachines(ctx, member, 3)
+	}
+	for _, member := range d.fleet.Members {
+		d.expect(ctx, "Nodes report the kubelet version asked for", member.Name, wait, nodesReport(member, kubeletVersion))
+	}
+	return nil
+}
+
+func (d *demo) createDeployment(ctx context.Context, cluster string, replicas int32) error {
+	class := &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
+		Spec: v1alpha1.MachineClassSpec{
+			Provider: v1alpha1.ProviderHollow,
+			NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: quantity("8"), corev1.ResourceMemory: quantity("32Gi"),
+			}},
+		},
+	}
+	labels := map[string]string{"pool": deploymentName}
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: cluster, Replicas: ptr.To(replicas),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplate{
+				Metadata: v1alpha1.TemplateMetadata{Labels: labels},
+				Spec: v1alpha1.MachineTemplateBody{
+					NodeMetadata:   v1alpha1.NodeMetadata{Labels: labels},
+					Roles:          []string{"worker"},
+					Versions:       v1alpha1.MachineVersions{Kubelet: kubeletVersion},
+					ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: className}},
+				},
+			},
+		},
+	}
+	for _, object := range []client.Object{class, deployment} {
+		if err := d.fleet.HubClient.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s/%s: %w", object, cluster, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// expectMachines looks at both sides: Nodes in the workload cluster, Machines on the hub.
+func (d *demo) expectMachines(ctx context.Context, member *localfleet.Member, want int) {
+	d.expect(ctx, fmt.Sprintf("%d Nodes, all Ready", want), member.Name, wait, nodesReady(member, want))
+	d.expect(ctx, fmt.Sprintf("%d Machines, all Ready with their NodeRef (%s)", want, member.Name), "hub", wait, d.machinesReady(member, want))
+}
+
+func (d *demo) scale(ctx context.Context) error {
+	member := d.fleet.Members[0]
+	for _, want := range []int{6, 2} {
+		if err := d.scaleTo(ctx, member.Name, want); err != nil {
+			return err
+		}
+		d.say("scaled %s/%s to %d", member.Name, deploymentName, want)
+		d.expectMachines(ctx, member, want)
+	}
+	d.expect(ctx, "2 hollow-node pods are left", member.Name, wait, hollowPods(member, 2))
+	return nil
+}
+
+func (d *demo) scaleTo(ctx context.Context, cluster string, replicas int) error {
+	deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName}}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	if err := d.fleet.HubClient.Patch(ctx, deployment, patch); err != nil {
+		return fmt.Errorf("scaling MachineDeployment %s/%s: %w", cluster, deploymentName, err)
+	}
+	return nil
+}
+
+// kill ends the process of one hollow node for real. What it then looks for may be over in a second, so it
+// watches the Machine's history instead of looking now and then.
+func (d *demo) kill(ctx context.Context) error {
+	member := d.fleet.Members[1]
+	machine, pid, err := d.pickVictim(ctx, member)
+	if err != nil {
+		return err
+	}
+	history, err := d.watchReadiness(ctx, machine)
+	if err != nil {
+		return err
+	}
+	defer history.Stop()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing hollow node %s (process %d): %w", machine.Name, pid, err)
+	}
+	d.say("killed hollow node %s (process %d)", machine.Name, pid)
+	d.expect(ctx, "its Machine loses readiness", "hub", wait, history.next(metav1.ConditionFalse))
+	d.expect(ctx, "its Machine regains readiness", "hub", wait, history.next(metav1.ConditionTrue))
+	d.expectMachines(ctx, member, 3)
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+// pickVictim returns the first Machine of a cluster and the process of its hollow node.
+func (d *demo) pickVictim(ctx context.Context, member *localfleet.Member) (*v1alpha1.Machine, int, error) {
+	machines := &v1alpha1.MachineList{}
+	if err := d.fleet.HubClient.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
+		return nil, 0, fmt.Errorf("listing the Machines of %s: %w", member.Name, err)
+	}
+	pods := &corev1.PodList{}
+	if err := member.Client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
+		return nil, 0, fmt.Errorf("listing the pods of %s: %w", member.Name, err)
+	}
+	for _, machine := range machines.Items {
+		for _, pod := range pods.Items {
+			if pod.Labels[v1alpha1.MachineNameLabel] == machine.Name && pod.Status.PodIP != "" {
+				pid, err := processBoundTo(pod.Status.PodIP)
+				return &machine, pid, err
+			}
+		}
+	}
+	return nil, 0, fmt.Errorf("cluster %s has no Machine with a running pod to kill", member.Name)
+}
+
+// processBoundTo finds the hollow node that was given the address, which is unique on this machine.
+func processBoundTo(address string) (int, error) {
+	commandLines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return 0, fmt.Errorf("looking for the process at %s: %w", address, err)
+	}
+	for _, path := range commandLines {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue // It ended meanwhile.
+		}
+		arguments := bytes.Split(content, []byte{0})
+		if slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == "--bind-address="+address }) {
+			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return 0, fmt.Errorf("no process is bound to the pod's address %s", address)
+}
+
+// history reads the versions of one Machine one after another, missing none.
+type history struct{ watch.Interface }
+
+func (d *demo) watchReadiness(ctx context.Context, machine *v1alpha1.Machine) (*history, error) {
+	c, err := client.NewWithWatch(d.fleet.HubConfig, client.Options{Scheme: d.fleet.HubClient.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a watching client: %w", err)
+	}
+	watching, err := c.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(machine.Namespace),
+		client.MatchingFields{"metadata.name": machine.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: machine.ResourceVersion}})
+	if err != nil {
+		return nil, fmt.Errorf("watching Machine %s: %w", machine.Name, err)
+	}
+	return &history{watching}, nil
+}
+
+// next waits for a version of the Machine whose Ready condition is, or is not, True.
+func (h *history) next(want metav1.ConditionStatus) look {
+	return func(ctx context.Context) (string, bool, error) {
+		for {
+			select {
+			case event, open := <-h.ResultChan():
+				if !open {
+					return "", false, errors.New("the watch ended")
+				}
+				machine, ok := event.Object.(*v1alpha1.Machine)
+				if !ok {
+					continue
+				}
+				ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition)
+				if ready != nil && (ready.Status == metav1.ConditionTrue) == (want == metav1.ConditionTrue) {
+					return fmt.Sprintf("Ready=%s, %s", ready.Status, ready.Reason), true, nil
+				}
+			case <-ctx.Done():
+				return "", false, ctx.Err()
+			}
+		}
+	}
+}
