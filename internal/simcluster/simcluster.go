@@ -70,7 +70,8 @@ type Component struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	options Options
+	options         Options
+	adminKubeconfig string
 	// Process is the supervisor.
 	Process *process.Process
 }
@@ -101,7 +102,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	cluster := &Cluster{options: options, Process: supervisor}
 	err = supervisor.Wait(ctx, readyPoll, func(context.Context) (bool, error) {
-		_, err := cluster.Ready()
+		ready, err := cluster.Ready()
+		cluster.adminKubeconfig = ready.AdminKubeconfig
 		return err == nil, err
 	})
 	if err != nil {
@@ -117,7 +119,7 @@ func (c *Cluster) Name() string { return c.options.Name }
 func (c *Cluster) Dir() string { return c.options.Dir }
 
 // AdminKubeconfig is the path of the administrator's kubeconfig.
-func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.options.Dir, "admin.conf") }
+func (c *Cluster) AdminKubeconfig() string { return c.adminKubeconfig }
 
 // Ready reads what the cluster says of itself now.
 func (c *Cluster) Ready() (Ready, error) {

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,31 +28,12 @@ func (d *demo) pickVictim(ctx context.Context, member *localfleet.Member) (*v1al
 	for _, machine := range machines.Items {
 		for _, pod := range pods.Items {
 			if pod.Labels[v1alpha1.MachineNameLabel] == machine.Name && pod.Status.PodIP != "" {
-				pid, err := processBoundTo(pod.Status.PodIP)
+				pid, err := localfleet.HollowNodeProcess(pod.Status.PodIP)
 				return &machine, pid, err
 			}
 		}
 	}
 	return nil, 0, fmt.Errorf("cluster %s has no Machine with a running pod to kill", member.Name)
-}
-
-// processBoundTo finds the hollow node that was given the address, which is unique on this machine.
-func processBoundTo(address string) (int, error) {
-	commandLines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return 0, fmt.Errorf("looking for the process at %s: %w", address, err)
-	}
-	for _, path := range commandLines {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			continue // It ended meanwhile.
-		}
-		arguments := bytes.Split(content, []byte{0})
-		if slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == "--bind-address="+address }) {
-			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return 0, fmt.Errorf("no process is bound to the pod's address %s", address)
 }
 
 // history reads the versions of one Machine one after another, missing none.

@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+const poolLabel = "pool"
+
+// newDeployment makes the MachineDeployment name, its own MachineClass, and cleans both up after the spec.
+func newDeployment(ctx context.Context, member *localfleet.Member, name string, replicas int32, change ...func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
+	GinkgoHelper()
+	class := &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: name},
+		Spec:       v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow},
+	}
+	Eventually(ctx, func(ctx context.Context) error { return fleet.HubClient.Create(ctx, class) }).Should(Succeed(), "the cluster's namespace must come")
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: name},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: member.Name, Replicas: ptr.To(replicas),
+			Selector: v1alpha1.MachineSelector{MatchLabels: map[string]string{poolLabel: name}},
+			Template: v1alpha1.MachineTemplate{
+				Metadata: v1alpha1.TemplateMetadata{Labels: map[string]string{poolLabel: name}},
+				Spec: v1alpha1.MachineTemplateBody{
+					NodeMetadata:   v1alpha1.NodeMetadata{Labels: map[string]string{poolLabel: name}},
+					ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: name}},
+				},
+			},
+		},
+	}
+	for _, f := range change {
+		f(deployment)
+	}
+	Expect(fleet.HubClient.Create(ctx, deployment)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(machinesOf(ctx, g, member, name)).To(BeEmpty())
+			g.Expect(nodesOf(ctx, g, member, name)).To(BeEmpty(), "no Node may be orphaned")
+		}).Should(Succeed(), "deleting the MachineDeployment must remove everything")
+		Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, class))).To(Succeed())
+	}, NodeTimeout(patience+patience/2))
+	return deployment
+}
+
+func machinesOf(ctx context.Context, g Gomega, member *localfleet.Member, pool string) []v1alpha1.Machine {
+	list := &v1alpha1.MachineList{}
+	g.Expect(fleet.HubClient.List(ctx, list, client.InNamespace(member.Name), client.MatchingLabels{poolLabel: pool})).To(Succeed())
+	return list.Items
+}
+
+func nodesOf(ctx context.Context, g Gomega, member *localfleet.Member, pool string) []corev1.Node {
+	list := &corev1.NodeList{}
+	g.Expect(member.Client.List(ctx, list, client.MatchingLabels{poolLabel: pool, v1alpha1.HollowNodeLabel: "true"})).To(Succeed())
+	return list.Items
+}
+
+func podOf(ctx context.Context, g Gomega, member *localfleet.Member, machine string) *corev1.Pod {
+	list := &corev1.PodList{}
+	g.Expect(member.Client.List(ctx, list, client.MatchingLabels{v1alpha1.MachineNameLabel: machine})).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1), "one pod for Machine "+machine)
+	return &list.Items[0]
+}
+
+// expectReady waits until the pool has want Machines and as many Nodes, all Ready and naming each other.
+func expectReady(ctx context.Context, member *localfleet.Member, pool string, want int) []v1alpha1.Machine {
+	GinkgoHelper()
+	var machines []v1alpha1.Machine
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		machines = machinesOf(ctx, g, member, pool)
+		nodes := map[string]corev1.Node{}
+		for _, node := range nodesOf(ctx, g, member, pool) {
+			g.Expect(nodeReady(node)).To(BeTrue(), "Node %s is Ready", node.Name)
+			nodes[node.Name] = node
+		}
+		g.Expect(machines).To(HaveLen(want))
+		g.Expect(nodes).To(HaveLen(want))
+		for _, machine := range machines {
+			g.Expect(machine.Status.NodeRef).NotTo(BeNil())
+			node := nodes[machine.Status.NodeRef.Name]
+			g.Expect(machine.Status.NodeRef.UID).To(Equal(node.UID))
+			g.Expect(machine.Spec.ProviderID).To(HaveValue(Equal(node.Spec.ProviderID)))
+			g.Expect(machineReady(&machine)).To(BeTrue(), "Machine %s is Ready", machine.Name)
+		}
+	}).Should(Succeed(), fmt.Sprintf("%d Machines of %s/%s Ready on both sides", want, member.Name, pool))
+	return machines
+}
+
+func nodeReady(node corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func machineReady(machine *v1alpha1.Machine) bool {
+	return meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)
+}
+
+func scale(ctx context.Context, deployment *v1alpha1.MachineDeployment, replicas int) {
+	GinkgoHelper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	Expect(fleet.HubClient.Patch(ctx, deployment, patch)).To(Succeed())
+}

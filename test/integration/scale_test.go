@@ -1,0 +1,145 @@
+package integration
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+var _ = Describe("A MachineDeployment", func() {
+	It("should scale up and down in each cluster on its own", func(ctx SpecContext) {
+		first := newDeployment(ctx, fleet.Members[0], "scaled", 2)
+		newDeployment(ctx, fleet.Members[1], "scaled", 1)
+		expectReady(ctx, fleet.Members[0], "scaled", 2)
+		expectReady(ctx, fleet.Members[1], "scaled", 1)
+		scale(ctx, first, 4)
+		before := expectReady(ctx, fleet.Members[0], "scaled", 4)
+		scale(ctx, first, 1)
+		left := expectReady(ctx, fleet.Members[0], "scaled", 1)[0]
+		for _, machine := range before {
+			if machine.Name != left.Name {
+				Eventually(ctx, func(g Gomega, ctx context.Context) {
+					leftovers(ctx, g, fleet.Members[0].Client, machine.Name)
+				}).Should(Succeed())
+			}
+		}
+		expectReady(ctx, fleet.Members[1], "scaled", 1)
+	}, SpecTimeout(4*patience))
+
+	It("should neither lose nor duplicate a Machine when the hub is killed while it scales", func(ctx SpecContext) {
+		member := fleet.Members[0]
+		deployment := newDeployment(ctx, member, "hubkill", 1)
+		expectReady(ctx, member, "hubkill", 1)
+		scale(ctx, deployment, 5)
+		Expect(fleet.HubProcess.Signal(syscall.SIGKILL)).To(Succeed())
+		Eventually(fleet.HubProcess.Done()).Should(BeClosed())
+		Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+		seen := map[string]bool{}
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			machines := machinesOf(ctx, g, member, "hubkill")
+			for _, machine := range machines {
+				seen[machine.Name] = true
+			}
+			g.Expect(machines).To(HaveLen(5))
+		}).Should(Succeed())
+		expectReady(ctx, member, "hubkill", 5)
+		Expect(seen).To(HaveLen(5), "no Machine was made and thrown away")
+	}, SpecTimeout(4*patience))
+
+	It("should leave no Node behind when the agent is killed in the middle of deletions", func(ctx SpecContext) {
+		member := fleet.Members[1]
+		deployment := newDeployment(ctx, member, "agentkill", 4)
+		machines := expectReady(ctx, member, "agentkill", 4)
+		scale(ctx, deployment, 0)
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(len(nodesOf(ctx, g, member, "agentkill")) + len(machinesOf(ctx, g, member, "agentkill"))).To(BeNumerically("<", 8))
+		}).Should(Succeed(), "the deletions have begun")
+		Expect(member.Agent.Signal(syscall.SIGKILL)).To(Succeed())
+		Eventually(member.Agent.Done()).Should(BeClosed())
+		Expect(fleet.StartAgent(ctx, member)).To(Succeed())
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(machinesOf(ctx, g, member, "agentkill")).To(BeEmpty())
+			for _, machine := range machines {
+				leftovers(ctx, g, member.Client, machine.Name)
+			}
+		}).Should(Succeed())
+	}, SpecTimeout(4*patience))
+
+	It("should lose and regain a Machine's readiness when its hollow node is killed", func(ctx SpecContext) {
+		member := fleet.Members[1]
+		newDeployment(ctx, member, "killed", 1)
+		machine := expectReady(ctx, member, "killed", 1)[0]
+		watching, err := client.NewWithWatch(fleet.HubConfig, client.Options{Scheme: fleet.HubClient.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		history, err := watching.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(member.Name), client.MatchingLabels{poolLabel: "killed"})
+		Expect(err).NotTo(HaveOccurred())
+		defer history.Stop()
+		pid, err := localfleet.HollowNodeProcess(podOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Status.PodIP)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		readiness := func() (bool, error) {
+			event := <-history.ResultChan()
+			changed, ok := event.Object.(*v1alpha1.Machine)
+			if !ok {
+				return false, apierrors.FromObject(event.Object)
+			}
+			return machineReady(changed), nil
+		}
+		Eventually(readiness).Should(BeFalse())
+		Eventually(readiness).Should(BeTrue())
+		Expect(expectReady(ctx, member, "killed", 1)[0].UID).To(Equal(machine.UID))
+	}, SpecTimeout(3*patience))
+})
+
+var _ = Describe("An agent", func() {
+	It("should reach nothing of another cluster with its credentials", func(ctx SpecContext) {
+		newDeployment(ctx, fleet.Members[1], "secluded", 1)
+		machine := expectReady(ctx, fleet.Members[1], "secluded", 1)[0]
+		path, err := fleet.Hub.Kubeconfig(ctx, "hollowfleet.io:agent:c1", v1alpha1.AgentGroupPrefix+"c1")
+		Expect(err).NotTo(HaveOccurred())
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		Expect(err).NotTo(HaveOccurred())
+		c1, err := client.New(config, client.Options{Scheme: fleet.HubClient.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+
+		Expect(c1.List(ctx, &v1alpha1.MachineList{}, client.InNamespace("c1"))).To(Succeed())
+		for what, err := range map[string]error{
+			"list Machines of c2":            c1.List(ctx, &v1alpha1.MachineList{}, client.InNamespace("c2")),
+			"list all Machines":              c1.List(ctx, &v1alpha1.MachineList{}),
+			"patch a Machine of c2":          c1.Patch(ctx, machine.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))),
+			"patch a Machine's status of c2": c1.Status().Patch(ctx, machine.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
+			"delete a Machine of c2":         c1.Delete(ctx, machine.DeepCopy()),
+			"read Cluster c2":                c1.Get(ctx, client.ObjectKey{Name: "c2"}, &v1alpha1.Cluster{}),
+			"list Secrets of c2":             c1.List(ctx, &corev1.SecretList{}, client.InNamespace("c2")),
+			"create a Machine of its own": c1.Create(ctx, &v1alpha1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "mine"}, Spec: machine.Spec,
+			}),
+		} {
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", what, err)
+		}
+	}, SpecTimeout(2*patience))
+})
+
+func commonName(request []byte) string {
+	block, _ := pem.Decode(request)
+	if block == nil {
+		return ""
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return parsed.Subject.CommonName
+}
