@@ -61,7 +61,7 @@ type ClusterSpec struct {
 	Acceptance Acceptance `json:"acceptance,omitempty"`
 
 	// heartbeat sets how the hub judges whether the agent is connected.
-	// +kubebuilder:default={}
+	// +kubebuilder:default={periodSeconds: 10, graceSeconds: 40}
 	// +optional
 	Heartbeat Heartbeat `json:"heartbeat,omitzero"`
 }

@@ -81,10 +81,11 @@ const (
 	ReasonNotFrozen = "NotFrozen"
 	// ReasonStarting: frozen since the process started, until both API servers are proven healthy.
 	ReasonStarting = "Starting"
-	// ReasonHubUnreachable, ReasonTargetUnreachable, ReasonAgentSilent, ReasonManualFreeze and
-	// ReasonOvershoot are the causes of a freeze.
+	// ReasonHubUnreachable, ReasonTargetUnreachable, ReasonHostUnreachable, ReasonAgentSilent,
+	// ReasonManualFreeze and ReasonOvershoot are the causes of a freeze.
 	ReasonHubUnreachable    = "HubUnreachable"
 	ReasonTargetUnreachable = "TargetUnreachable"
+	ReasonHostUnreachable   = "HostUnreachable"
 	ReasonAgentSilent       = "AgentSilent"
 	ReasonManualFreeze      = "ManualFreeze"
 	ReasonOvershoot         = "Overshoot"
