@@ -46,6 +46,9 @@ func (n Next) Sooner(after time.Duration) Next {
 	return n
 }
 
+// staleRetry is when an object is looked at again after a conflict, should the newer version not wake it before.
+const staleRetry = time.Second
+
 // Runner turns a Logic into a reconcile.Reconciler.
 type Runner[T any, P Object[T]] struct {
 	reader client.Reader
@@ -75,6 +78,10 @@ func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request)
 		if patchErr := r.patchStatus(ctx, current, object); patchErr != nil && err == nil {
 			err = patchErr
 		}
+	}
+	if errors.IsConflict(err) {
+		// A write that rested on a stale read, which is nothing to tell an operator.
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
