@@ -1,0 +1,152 @@
+# Hollowfleet is built from source with Go, git and make alone: every tool comes through Go modules, pinned in
+# hack/tools/go.mod, and Kubernetes itself is compiled in agent/simulator. "make help" lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# No C compiler is needed. Nothing else here changes how a package is compiled: another set of compile flags
+# would throw the build cache away, and with it ten minutes of Kubernetes.
+export CGO_ENABLED := 0
+# Every module is built from its own go.mod, so a build means the same with and without go.work.
+export GOWORK := off
+
+MODULES := . apis agent/simulator hack/tools
+BIN := bin
+export HOLLOWFLEET_BIN := $(CURDIR)/$(BIN)
+
+# The simulator reports the version of Kubernetes that its go.mod links.
+KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2; exit }' agent/simulator/go.mod)
+KUBERNETES_MINOR := $(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
+KUBERNETES_MAJOR := $(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION))))
+VERSION_PACKAGE := k8s.io/component-base/version
+export SIMULATOR_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSION) \
+	-X $(VERSION_PACKAGE).gitMajor=$(KUBERNETES_MAJOR) -X $(VERSION_PACKAGE).gitMinor=$(KUBERNETES_MINOR)
+SIMULATOR_NOTE := Kubernetes itself is compiled here: about 10 minutes on 2 cores with an empty cache, seconds from then on
+
+# hub and agent carry the commit they were built from, where git can tell it. A source archive, a repository
+# without a commit, or one that git refuses to read builds just as well.
+BUILDVCS = $(if $(shell git rev-parse --verify --quiet HEAD 2>/dev/null),auto,false)
+
+# Tools are kept by the Go version and the go.mod that built them: after a change of either they are built again.
+TOOLS_KEY := $(shell { go env GOVERSION; cat hack/tools/go.mod; } 2>/dev/null | sha256sum | cut -c1-12)
+TOOLS := $(BIN)/tools/$(TOOLS_KEY)
+CONTROLLER_GEN := $(TOOLS)/controller-gen
+GOLANGCI_LINT := $(TOOLS)/golangci-lint
+HEARTBEAT := $(BIN)/tools/heartbeat
+
+comma := ,
+# go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
+go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
+	go build -v -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ $(2)
+
+# Named one by one: a pattern that matches nothing would be no error.
+HUB_PACKAGES := ./hub/cmd/hub
+AGENT_PACKAGES := ./agent/cmd/agent
+DEMO_PACKAGE := ./test/demo
+SIMULATOR_PACKAGES := ./cmd/simcluster ./cmd/hollow-node
+
+# What may be set on the command line.
+KEEP ?=
+CLUSTERS ?= 3
+MACHINES ?= 20
+export TESTFLAGS ?=
+
+##@ Use it
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 (bench), TESTFLAGS= for go test (test*).\n'
+
+.PHONY: demo
+demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
+	@$(BIN)/demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+.PHONY: demo-down
+demo-down: $(HEARTBEAT) ## End a fleet that "make demo KEEP=1" left running, and remove its files.
+	$(call go-build,demo,$(DEMO_PACKAGE))
+	@$(BIN)/demo down
+
+.PHONY: bench
+bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each.
+	@go run ./test/bench --clusters=$(CLUSTERS) --machines=$(MACHINES)
+
+##@ Build it
+
+.PHONY: build
+build: $(HEARTBEAT) ## Build bin/hub, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
+	$(call go-build,hub$(comma) agent and demo,$(HUB_PACKAGES) $(AGENT_PACKAGES) $(DEMO_PACKAGE))
+	@$(MAKE) build-simulator
+
+.PHONY: build-hub
+build-hub: $(HEARTBEAT) ## Build bin/hub alone.
+	$(call go-build,hub,$(HUB_PACKAGES))
+
+.PHONY: build-agent
+build-agent: $(HEARTBEAT) ## Build bin/agent alone.
+	$(call go-build,agent,$(AGENT_PACKAGES))
+
+# The simulator's version is that of Kubernetes, so no commit is put into it: it need not be linked again after each.
+.PHONY: build-simulator
+build-simulator: $(HEARTBEAT) ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes.
+	@cd agent/simulator && "$(CURDIR)/$(HEARTBEAT)" -name simulator -note '$(SIMULATOR_NOTE)' -packages '$(SIMULATOR_PACKAGES)' -- \
+		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write the deep-copy functions of the API types.
+	@cd apis && "$(CURDIR)/$(CONTROLLER_GEN)" object paths=./...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Write the CRDs and the RBAC roles in config/ from the markers in the code.
+	@hack/manifests.sh $(CONTROLLER_GEN)
+
+.PHONY: format
+format: $(GOLANGCI_LINT) ## Format the Go code of every module, imports included.
+	@for module in $(MODULES); do (cd $$module && "$(CURDIR)/$(GOLANGCI_LINT)" fmt ./...); done
+
+.PHONY: clean
+clean: ## Remove all that make built. Go's own caches stay.
+	rm -rf $(BIN)
+
+##@ Check it
+
+.PHONY: test
+test: build ## Run all tests: units and controllers, then integration.
+	@hack/test.sh unit integration
+
+.PHONY: test-unit
+test-unit: build ## Run the tests of every module but the integration tests. Controllers get a real API server.
+	@hack/test.sh unit
+
+.PHONY: test-integration
+test-integration: build ## Run the real hub and agents against several real control planes.
+	@hack/test.sh integration
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.
+	@hack/lint.sh $(GOLANGCI_LINT) $(MODULES)
+
+.PHONY: verify
+verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(HEARTBEAT) ## Check generated files, formatting, go.mod files, vet, import walls and lint.
+	@hack/verify.sh $(GOLANGCI_LINT) $(MODULES)
+
+##@ Tools
+
+.PHONY: tools
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(HEARTBEAT) ## Build the pinned tools into bin/tools.
+
+$(HEARTBEAT): $(wildcard hack/tools/heartbeat/*.go)
+	@cd hack/tools && go build -buildvcs=false -o "$(CURDIR)/$@" ./heartbeat
+	@touch $@
+
+$(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(CONTROLLER_GEN) $(GOLANGCI_LINT): | $(HEARTBEAT)
+	@find $(BIN)/tools -mindepth 1 -maxdepth 1 -type d ! -name $(TOOLS_KEY) -exec rm -rf {} +
+	@cd hack/tools && "$(CURDIR)/$(HEARTBEAT)" -name $(@F) -packages '$(PACKAGE)' -- \
+		go build -v -buildvcs=false -o "$(CURDIR)/$@" $(PACKAGE)

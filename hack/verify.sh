@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Checks what a reviewer should not have to. Uncommitted work is welcome: generated files are compared with
+# what they were before, not with the last commit.
+# usage: hack/verify.sh GOLANGCI_LINT MODULE...
+#
+# Every check runs, also after a failed one; the list at the end says which failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+root=$PWD
+linter=$(realpath "$1")
+shift
+modules=("$@")
+export CGO_ENABLED=0 GOWORK=off
+unset MAKEFLAGS MAKELEVEL # make is called from here too, and is no child of a parallel make
+
+results=()
+failed=0
+
+# check NAME COMMAND... runs a check and notes how it went.
+check() {
+	local name=$1 started=$SECONDS verdict=ok
+	shift
+	echo "== verify: $name"
+	if ! "$@"; then
+		verdict=FAIL
+		failed=1
+	fi
+	results+=("$(printf '%-4s  %-32s %4d s' "$verdict" "$name" $((SECONDS - started)))")
+}
+
+in_each_module() {
+	local module code=0
+	for module in "${modules[@]}"; do
+		(cd "$module" && "$@") || { echo "$module: $* failed"; code=1; }
+	done
+	return "$code"
+}
+
+generated() {
+	find apis -name 'zz_generated*' -print0 | xargs -0 -r sha256sum
+	find config/crd config/rbac -type f -print0 2>/dev/null | xargs -0 -r sha256sum
+}
+
+generated_files_are_current() {
+	local before after
+	before=$(generated | sort -k2)
+	make generate manifests || return 1
+	after=$(generated | sort -k2)
+	diff <(echo "$before") <(echo "$after") >/dev/null && return 0
+	echo "make generate manifests changed these files; review and commit them:"
+	diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ { print "  " $3 }' | sort -u
+	return 1
+}
+
+formatted() {
+	local files
+	files=$(find . -name '*.go' -not -path './bin/*' -print0 | xargs -0 "$(go env GOROOT)/bin/gofmt" -l) || return 1
+	[[ -z $files ]] && return 0
+	printf 'gofmt would change:\n%s\n' "$files"
+	return 1
+}
+
+vetted() {
+	in_each_module "$root/bin/tools/heartbeat" -name "go vet" -- go vet ./...
+}
+
+walls() {
+	(cd hack/tools && go run ./walls -C "$root")
+}
+
+# Both wall checks are shown a breach of every wall and must refuse it.
+walls_notice() {
+	(cd hack/tools && GOLANGCI_LINT=$linter go test -count=1 ./walls)
+}
+
+check "generated files" generated_files_are_current
+check "gofmt" formatted
+check "go mod tidy" in_each_module go mod tidy -diff
+check "go vet" vetted
+check "import walls" walls
+check "import walls notice a breach" walls_notice
+check "golangci-lint configuration" "$linter" config verify
+check "golangci-lint" hack/lint.sh "$linter" "${modules[@]}"
+
+echo
+echo "== verify: summary"
+printf '%s\n' "${results[@]}"
+exit "$failed"
