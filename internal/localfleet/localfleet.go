@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -125,13 +126,9 @@ func (f *Fleet) startHub(ctx context.Context) error {
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
 		return err
 	}
-	if err := manifests.InstallCRDs(ctx, f.HubClient, config.CRDs, "crd"); err != nil {
-		return err
-	}
-	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {
-		if err := manifests.Apply(ctx, f.HubClient, config.RBAC, dir); err != nil {
-			return err
-		}
+	install := exec.CommandContext(ctx, f.binary("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
+	if output, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("running hub install: %w: %s", err, output)
 	}
 	if err := f.StartHubProcess(ctx); err != nil {
 		return err

@@ -1,0 +1,123 @@
+// Command agent runs the agent of one workload cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hollowfleet/hollowfleet/agent"
+)
+
+// version is set at link time.
+var version = "dev"
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr))
+}
+
+func run(ctx context.Context, arguments []string, output io.Writer) int {
+	command := newCommand(agent.Run, output)
+	command.SetArgs(arguments)
+	command.SetErr(output)
+	err := command.ExecuteContext(ctx)
+	var usage *agent.UsageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(output, "agent: %v\nSee 'agent --help'.\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(output, "agent: %v\n", err)
+	return exitFailed
+}
+
+func newCommand(start func(context.Context, agent.Options) error, output io.Writer) *cobra.Command {
+	options := agent.Options{Version: version}
+	var format string
+	var verbosity int
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Makes the machines of one workload cluster real and reports them to the hub",
+		Long: `The agent of one workload cluster. It reads the cluster's Machines on the hub, makes each of them real (as a
+hollow-node pod, unless another provider is built in), keeps their Nodes in line, and reports back.
+
+It works with three Kubernetes API servers, of which each may be the same as another:
+  hub     has the Cluster and, in the namespace of its name, the Machines
+  target  is the workload cluster: it gets the Nodes
+  host    runs the hollow-node pods
+
+The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
+not answered for --freeze-after. It is ready (/readyz) all the same; /frozenz says why it is frozen.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cannot be used.`,
+		Example: `  # In the workload cluster c1, with a kubeconfig for the hub from a Secret:
+  agent --cluster-name c1 --hub-kubeconfig /etc/hollowfleet/hub.kubeconfig
+
+  # As a local process:
+  agent --cluster-name c1 --hub-kubeconfig hub.kubeconfig --target-kubeconfig c1.kubeconfig \
+    --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
+		Version: version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(output, format, verbosity)
+			if err != nil {
+				return &agent.UsageError{Err: err}
+			}
+			klog.SetLogger(log)
+			ctrl.SetLogger(log)
+			options.Log = log
+			return start(cmd.Context(), options)
+		},
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &agent.UsageError{Err: err} })
+	flags := command.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&options.ClusterName, "cluster-name", "", "name of this workload cluster's Cluster on the hub (required)")
+	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "kubeconfig for the hub (required)")
+	flags.StringVar(&options.TargetKubeconfig, "target-kubeconfig", "", "kubeconfig for the target (default: the cluster that the agent runs in)")
+	flags.StringVar(&options.HostKubeconfig, "host-kubeconfig", "", "kubeconfig for the host (default: the target's)")
+	flags.StringVar(&options.TargetNamespace, "target-namespace", agent.DefaultNamespace, "namespace of ServiceAccount hollow-node-bootstrap in the target")
+	flags.StringVar(&options.HostNamespace, "host-namespace", agent.DefaultNamespace, "namespace of the hollow-node pods in the host; one for each cluster")
+	flags.StringVar(&options.HollowNodeImage, "hollow-node-image", agent.DefaultHollowNodeImage, "image of the hollow-node pods")
+	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
+	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
+	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz; 0 for none")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics; 0 for none")
+	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
+	flags.StringVar(&format, "log-format", "text", "format of the log on standard error: text or json")
+	flags.IntVarP(&verbosity, "v", "v", 0, "verbosity of the log: 0 for operators, up to 10 for developers")
+	return command
+}
+
+func noArguments(_ *cobra.Command, arguments []string) error {
+	if len(arguments) == 0 {
+		return nil
+	}
+	return &agent.UsageError{Err: fmt.Errorf("unknown argument %q: the agent takes flags only", arguments[0])}
+}
+
+func newLogger(output io.Writer, format string, verbosity int) (logr.Logger, error) {
+	// logr's V(n) is slog's level -n.
+	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
+	switch format {
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(output, options)), nil
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(output, options)), nil
+	}
+	return logr.Logger{}, fmt.Errorf("--log-format: want text or json, got %q", format)
+}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
+func addMachineController(c clusters, machines *machine.Controller, waker *machine.Waker) error {
+	made, err := controller.New("machine", c.hub, controller.Options{
+		Reconciler: machines.Reconciler(), MaxConcurrentReconciles: workers,
+		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		LogConstructor: logs(c, "machine", "Machine"),
+	})
+	if err != nil {
+		return fmt.Errorf("making the machine controller: %w", err)
+	}
+	namespace := machines.ClusterName
+	sources := []source.Source{
+		source.Kind(c.hub.GetCache(), &v1alpha1.Machine{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Machine]{}),
+		source.Kind(c.hub.GetCache(), &v1alpha1.MachineClass{}, handler.TypedEnqueueRequestsFromMapFunc(machinesOf(c.hub.GetCache()))),
+		source.Kind(c.target.GetCache(), &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(_ context.Context, n *corev1.Node) []reconcile.Request {
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: n.Name}}}
+			}), nodeChanged()),
+		waker,
+	}
+	for _, from := range sources {
+		if err := made.Watch(from); err != nil {
+			return fmt.Errorf("watching for the machine controller: %w", err)
+		}
+	}
+	return nil
+}
+
+// logs returns how a controller's log names the object that it works on.
+func logs(c clusters, name, kind string) func(*reconcile.Request) logr.Logger {
+	log := c.hub.GetLogger().WithName(name)
+	return func(request *reconcile.Request) logr.Logger {
+		if request == nil {
+			return log
+		}
+		return log.WithValues(kind, klog.KRef(request.Namespace, request.Name))
+	}
+}
+
+// machinesOf returns a function that finds the Machines that use a MachineClass.
+func machinesOf(reader cache.Cache) handler.TypedMapFunc[*v1alpha1.MachineClass, reconcile.Request] {
+	return func(ctx context.Context, class *v1alpha1.MachineClass) []reconcile.Request {
+		machines := &v1alpha1.MachineList{}
+		if err := reader.List(ctx, machines, client.InNamespace(class.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "Finding the machines of a class failed", "MachineClass", klog.KObj(class))
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range machines.Items {
+			reference := machines.Items[i].Spec.ProviderConfig.ValueRef
+			if reference != nil && reference.Name == class.Name {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&machines.Items[i])})
+			}
+		}
+		return requests
+	}
+}
+
+// nodeChanged drops heartbeats.
+func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
+	return predicate.TypedFuncs[*corev1.Node]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool { return !node.OnlyHeartbeat(e.ObjectOld, e.ObjectNew) },
+	}
+}
+
+// addRequestController looks at certificate requests that nobody has decided on.
+func addRequestController(c clusters, requests *approver.Controller, monitor *freeze.Monitor) error {
+	made, err := controller.New("approver", c.hub, controller.Options{
+		Reconciler: requests, ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		LogConstructor: logs(c, "approver", "CertificateSigningRequest"),
+	})
+	if err != nil {
+		return fmt.Errorf("making the approver: %w", err)
+	}
+	open := predicate.NewTypedPredicateFuncs(approver.Open)
+	sources := []source.Source{
+		source.Kind(c.target.GetCache(), &certificatesv1.CertificateSigningRequest{},
+			&handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{}, open),
+		source.Func(requests.OnThaw(monitor, monitor.Subscribe())),
+	}
+	for _, from := range sources {
+		if err := made.Watch(from); err != nil {
+			return fmt.Errorf("watching for the approver: %w", err)
+		}
+	}
+	return nil
+}

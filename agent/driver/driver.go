@@ -1,0 +1,133 @@
+// Package driver is the contract between the agent and a provider: the code that turns a Machine into
+// something that runs a kubelet. The provider "hollow" is in driver/hollow; driver/fake is one for tests.
+//
+// # Writing a provider
+//
+// Implement Driver, write a Factory for it and put that into agent.Options.Drivers under the provider's name.
+// Run the suite of package drivertest against it. The rules that the suite cannot see:
+//
+//   - One instance per Machine, found again by the Machine's name alone: keep no state that a restart of the
+//     agent would lose. A Driver is called by several goroutines at once, but by one at a time for a Machine.
+//   - Every call returns soon and honours its context. What takes longer goes on behind the call; Get tells
+//     how far it is, and Environment.Changed asks the agent to look.
+//   - Make every change through the clients of Environment. They refuse with a freeze error while the agent
+//     is frozen; hand such an error up as it is, wrapped at most.
+//   - Never remove anything because no Machine for it is known. The agent says what to delete.
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Driver makes, changes and removes the instances of a provider. Each call may be repeated at any time and
+// then changes nothing more. Errors are those of errors.go, or any other error, which is retried with back-off.
+type Driver interface {
+	// Create makes the instance of a Machine and returns it; one that exists already is returned as it is. It
+	// returns *InvalidConfigurationError before anything is made, and *ExhaustedError when there is no room.
+	Create(ctx context.Context, request Request) (Instance, error)
+	// Update brings an instance to the configuration of request, in place or by replacing it. It may take
+	// the instance away and leave it to the next Create to make the new one: it is then Deleting, and later
+	// gone. It returns *NotFoundError when there is no instance.
+	Update(ctx context.Context, request Request) (Instance, error)
+	// Get returns the instance of a Machine, or *NotFoundError, which must be certain and not taken from a
+	// cache alone. With a request that has no Class it does not judge UpToDate, which is then true.
+	Get(ctx context.Context, request Request) (Instance, error)
+	// Delete starts to remove the instance of machine and all that was made for it. No instance is no error.
+	// It is done when Get returns *NotFoundError.
+	Delete(ctx context.Context, machine *v1alpha1.Machine) error
+	// List returns all instances that this driver made for the cluster, also those without a Machine.
+	List(ctx context.Context) ([]Instance, error)
+}
+
+// Request is a Machine and how to make it.
+type Request struct {
+	// Machine is a private copy. Its name is unique in the cluster and the name that its Node must have.
+	Machine *v1alpha1.Machine
+	// Class is nil when it cannot be told: the Machine is being deleted, or its MachineClass is missing.
+	Class *Class
+}
+
+// Class is the provider configuration of a Machine, from its MachineClass or from its own spec.
+type Class struct {
+	// Path is where Config stands, for messages: "spec.providerConfig" of a MachineClass or
+	// "spec.providerConfig.value" of a Machine.
+	Path string
+	// Config is the provider's own configuration; nil means the provider's defaults.
+	Config *runtime.RawExtension
+	// SecretName names the Secret of the MachineClass on the hub. Empty if it has none.
+	SecretName string
+	// NodeTemplate is the MachineClass's; nil if it has none.
+	NodeTemplate *v1alpha1.NodeTemplate
+}
+
+// State is how far an instance is.
+type State string
+
+// The states of an instance.
+const (
+	// Pending: it is being made or started.
+	Pending State = "Pending"
+	// Running: it runs, and the kubelet in it is well as far as the provider can tell.
+	Running State = "Running"
+	// Failing: it does not run, keeps trying by itself, and a person should know.
+	Failing State = "Failing"
+	// Failed: it is over and will not run again. The agent deletes it and creates another.
+	Failed State = "Failed"
+	// Deleting: it is being removed.
+	Deleting State = "Deleting"
+)
+
+// Instance is what a provider made for a Machine.
+type Instance struct {
+	// Name of the Machine.
+	Name string
+	// ProviderID is what the Node's spec.providerID will be. Never empty.
+	ProviderID string
+	// State and, for people, what there is to say about it.
+	State   State
+	Message string
+	// UpToDate is false when the instance was made from another configuration: the agent calls Update.
+	UpToDate bool
+	// RecheckAfter asks for another Get after this time, 0 for none.
+	RecheckAfter time.Duration
+}
+
+// Factory makes the Driver of one agent.
+type Factory func(ctx context.Context, environment Environment) (Driver, error)
+
+// Environment is what a provider may use of its agent.
+type Environment struct {
+	// ClusterName is the cluster's name on the hub.
+	ClusterName string
+	// Target is the cluster whose Nodes are made; Host is the one whose pods may carry them. Both may be the
+	// same cluster.
+	Target, Host Access
+	// Changed asks the agent to look at a Machine, by name. It never blocks.
+	Changed func(machine string)
+	// Clock is where the time comes from.
+	Clock clock.PassiveClock
+	// Log is for operators.
+	Log logr.Logger
+}
+
+// Access is a way into a Kubernetes cluster.
+type Access struct {
+	// Client reads what the agent caches from the cache (its pods on the host, hollow Nodes and kubelet
+	// client CSRs on the target) and all else from the API server. Its writes fail while the agent is frozen.
+	Client client.Client
+	// Reader reads from the API server.
+	Reader client.Reader
+	// Informers give access to the agent's cache, to be told of changes.
+	Informers cache.Informers
+	// Namespace is the agent's own in that cluster.
+	Namespace string
+}

@@ -1,0 +1,81 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The kinds of errors, for errors.Is. errors.As with the types below gives the details.
+var (
+	// ErrNotFound: there is no instance.
+	ErrNotFound = errors.New("instance not found")
+	// ErrInvalidConfiguration: the user has to change the Machine or its MachineClass. Nothing is retried.
+	ErrInvalidConfiguration = errors.New("invalid configuration")
+	// ErrRetryable: it may work later.
+	ErrRetryable = errors.New("retryable")
+	// ErrExhausted: the provider has no room for another instance now.
+	ErrExhausted = errors.New("exhausted")
+)
+
+// NotFoundError says that a Machine has no instance.
+type NotFoundError struct {
+	// Machine is its name.
+	Machine string
+	// ProviderID is what the instance had or would have; empty if that cannot be told without one. The agent
+	// recognizes by it the Node that an instance has left behind.
+	ProviderID string
+}
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no instance of machine %q", e.Machine) }
+
+// Is makes errors.Is(err, ErrNotFound) hold.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// InvalidConfigurationError says which field cannot be used as it is.
+type InvalidConfigurationError struct {
+	// Field is the path of the field from the object that the user wrote, such as
+	// "providerConfig.capacity.cpu" or "spec.versions.controlPlane".
+	Field string
+	// Problem says what is wrong and how to put it right.
+	Problem string
+}
+
+func (e *InvalidConfigurationError) Error() string { return e.Field + ": " + e.Problem }
+
+// Is makes errors.Is(err, ErrInvalidConfiguration) hold.
+func (e *InvalidConfigurationError) Is(target error) bool { return target == ErrInvalidConfiguration }
+
+// RetryableError says when to try again.
+type RetryableError struct {
+	// After is how long to wait. 0 means the agent's own back-off.
+	After time.Duration
+	// Err is the cause.
+	Err error
+}
+
+func (e *RetryableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RetryableError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, ErrRetryable) hold.
+func (e *RetryableError) Is(target error) bool { return target == ErrRetryable }
+
+// ExhaustedError says that the provider has no room: a quota or a capacity is used up.
+type ExhaustedError struct {
+	// Resource is what there is not enough of.
+	Resource string
+	// After is how long to wait before the next attempt. 0 means a minute.
+	After time.Duration
+}
+
+func (e *ExhaustedError) Error() string { return "no more " + e.Resource + " at the provider" }
+
+// Is makes errors.Is(err, ErrExhausted) hold.
+func (e *ExhaustedError) Is(target error) bool { return target == ErrExhausted }
+
+// Invalid returns an *InvalidConfigurationError.
+func Invalid(field, format string, args ...any) error {
+	return &InvalidConfigurationError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}

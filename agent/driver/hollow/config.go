@@ -1,0 +1,181 @@
+package hollow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	minPods, maxPods = 1, 1000
+	maxOSImage       = 128
+	// maxStartupDelay keeps a slip of the pen from making a node that nobody will live to see.
+	maxStartupDelay = 24 * time.Hour
+)
+
+var basicResources = []string{"cpu", "memory", "ephemeral-storage"}
+
+// decode reads a HollowNodeConfig strictly. Its errors are *driver.InvalidConfigurationError and name the
+// field below path. No raw configuration means all defaults.
+func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, error) {
+	var config v1alpha1.HollowNodeConfig
+	if raw == nil || len(bytes.TrimSpace(raw.Raw)) == 0 {
+		return config, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw.Raw, &fields); err != nil || fields == nil {
+		return config, driver.Invalid(path, "no JSON object: write a %s", v1alpha1.HollowNodeConfigKind)
+	}
+	read := map[string]func(value json.RawMessage, path string) error{
+		"apiVersion":   exactly(&config.APIVersion, v1alpha1.GroupVersion.String()),
+		"kind":         exactly(&config.Kind, v1alpha1.HollowNodeConfigKind),
+		"capacity":     resources(&config.Capacity, capacityName),
+		"maxPods":      podCount(&config.MaxPods),
+		"osImage":      osImage(&config.OSImage),
+		"startupDelay": delay(&config.StartupDelay),
+		"podResources": resources(&config.PodResources, podResourceName),
+	}
+	for _, required := range []string{"apiVersion", "kind"} {
+		if _, ok := fields[required]; !ok {
+			fields[required] = json.RawMessage(`""`)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		field := path + "." + name
+		set, known := read[name]
+		if !known {
+			return config, driver.Invalid(field, "unknown field: %s has %s", v1alpha1.HollowNodeConfigKind,
+				strings.Join(slices.Sorted(maps.Keys(read)), ", "))
+		}
+		if err := set(fields[name], field); err != nil {
+			return config, err
+		}
+	}
+	return config, nil
+}
+
+type setter = func(value json.RawMessage, path string) error
+
+func exactly(target *string, want string) setter {
+	return func(value json.RawMessage, path string) error {
+		if err := json.Unmarshal(value, target); err != nil || *target != want {
+			return driver.Invalid(path, "want %q, got %s", want, shown(value))
+		}
+		return nil
+	}
+}
+
+func podCount(target **int32) setter {
+	return func(value json.RawMessage, path string) error {
+		var number int32
+		if err := json.Unmarshal(value, &number); err != nil || number < minPods || number > maxPods {
+			return driver.Invalid(path, "want a whole number from %d to %d, got %s", minPods, maxPods, shown(value))
+		}
+		*target = &number
+		return nil
+	}
+}
+
+func osImage(target *string) setter {
+	return func(value json.RawMessage, path string) error {
+		if err := json.Unmarshal(value, target); err != nil || len(*target) > maxOSImage {
+			return driver.Invalid(path, "want a text of at most %d bytes, got %s", maxOSImage, shown(value))
+		}
+		return nil
+	}
+}
+
+func delay(target **metav1.Duration) setter {
+	return func(value json.RawMessage, path string) error {
+		duration := &metav1.Duration{}
+		if err := json.Unmarshal(value, duration); err != nil || duration.Duration < 0 || duration.Duration > maxStartupDelay {
+			return driver.Invalid(path, `want a duration such as "30s", from 0s to 24h, got %s`, shown(value))
+		}
+		*target = duration
+		return nil
+	}
+}
+
+// resources reads a list of quantities whose names pass check.
+func resources(target *corev1.ResourceList, check func(name string) string) setter {
+	return func(value json.RawMessage, path string) error {
+		var quantities map[string]json.RawMessage
+		if err := json.Unmarshal(value, &quantities); err != nil {
+			return driver.Invalid(path, `want quantities by name such as {"cpu": "4"}, got %s`, shown(value))
+		}
+		list := corev1.ResourceList{}
+		for _, name := range slices.Sorted(maps.Keys(quantities)) {
+			field := path + "." + name
+			if problem := check(name); problem != "" {
+				return driver.Invalid(field, "%s", problem)
+			}
+			var quantity resource.Quantity
+			if err := json.Unmarshal(quantities[name], &quantity); err != nil {
+				return driver.Invalid(field, `no quantity: write it as "4" or "16Gi", got %s`, shown(quantities[name]))
+			}
+			if problem := quantityProblem(corev1.ResourceName(name), quantity); problem != "" {
+				return driver.Invalid(field, "%s", problem)
+			}
+			list[corev1.ResourceName(name)] = quantity
+		}
+		*target = list
+		return nil
+	}
+}
+
+func quantityProblem(name corev1.ResourceName, quantity resource.Quantity) string {
+	switch {
+	case quantity.Sign() < 0:
+		return fmt.Sprintf("negative: want 0 or more, got %q", quantity.String())
+	case isExtended(string(name)) && quantity.MilliValue()%1000 != 0:
+		return fmt.Sprintf("an extended resource is counted in whole numbers, got %q", quantity.String())
+	}
+	return ""
+}
+
+// capacityName tells what is wrong with the name of a Node's resource; empty if nothing is.
+func capacityName(name string) string {
+	switch {
+	case name == string(corev1.ResourcePods):
+		return "does not belong here: the number of pods is maxPods"
+	case slices.Contains(basicResources, name), isExtended(name):
+		return ""
+	}
+	return "unknown resource: want cpu, memory, ephemeral-storage or an extended resource such as example.com/gpu"
+}
+
+// podResourceName is capacityName for the requests of the hollow-node pod.
+func podResourceName(name string) string {
+	if slices.Contains(basicResources, name) {
+		return ""
+	}
+	return "unknown resource: a hollow-node pod can ask for " + strings.Join(basicResources, ", ")
+}
+
+func isExtended(name string) bool {
+	domain, _, qualified := strings.Cut(name, "/")
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") &&
+		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(name)) == 0
+}
+
+// shown is a value as it stands in a message.
+func shown(value json.RawMessage) string {
+	const limit = 64
+	if len(value) > limit {
+		return string(value[:limit]) + "…"
+	}
+	return string(value)
+}

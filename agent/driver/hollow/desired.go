@@ -1,0 +1,152 @@
+package hollow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const defaultMaxPods = 110
+
+// desired is what a Machine's pod and Secret have to say.
+type desired struct {
+	// configuration of the hollow-node, as the file that it reads.
+	configuration hollownode.Configuration
+	// podResources are the requests of the pod.
+	podResources corev1.ResourceList
+	// configurationHash changes with everything that takes another pod; registrationHash with what matters
+	// only until the Node has joined.
+	configurationHash, registrationHash string
+}
+
+// ProviderID returns the provider ID of a Machine of a cluster.
+func ProviderID(cluster, machine string) string { return "hollowfleet://" + cluster + "/" + machine }
+
+// resolve computes desired, or says with *driver.InvalidConfigurationError why it cannot.
+func resolve(cluster string, machine *v1alpha1.Machine, class *driver.Class) (desired, error) {
+	if machine.Spec.Versions.ControlPlane != "" {
+		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow makes no control planes: remove the field")
+	}
+	if class.SecretName != "" {
+		return desired{}, driver.Invalid("spec.secretRef", "provider hollow takes no credentials: remove the field from the MachineClass")
+	}
+	config, err := decode(class.Config, class.Path)
+	if err != nil {
+		return desired{}, err
+	}
+	capacity, podLimit, err := capacityOf(config, class)
+	if err != nil {
+		return desired{}, err
+	}
+	d := desired{
+		configuration: hollownode.Configuration{
+			NodeName:   machine.Name,
+			ProviderID: ProviderID(cluster, machine.Name),
+			Capacity:   capacity,
+			MaxPods:    podLimit,
+			OSImage:    config.OSImage,
+		},
+		podResources: podResourcesOf(config),
+	}
+	if config.StartupDelay != nil {
+		d.configuration.StartupDelay = *config.StartupDelay
+	}
+	if version := machine.Spec.Versions.Kubelet; version != "" {
+		d.configuration.KubeletVersion = "v" + strings.TrimPrefix(version, "v")
+	}
+	if engine := machine.Spec.Versions.ContainerRuntime; engine != nil {
+		d.configuration.ContainerRuntimeName, d.configuration.ContainerRuntimeVersion = engine.Name, engine.Version
+	}
+	return d.withRegistration(machine)
+}
+
+// withRegistration adds what the Node registers with, and the hashes.
+func (d desired) withRegistration(machine *v1alpha1.Machine) (desired, error) {
+	var err error
+	if d.configurationHash, err = hash(d.configuration, d.podResources); err != nil {
+		return desired{}, err
+	}
+	for key, value := range machine.Spec.NodeMetadata.Labels {
+		if kubeletMaySet(key) {
+			if d.configuration.Labels == nil {
+				d.configuration.Labels = map[string]string{}
+			}
+			d.configuration.Labels[key] = value
+		}
+	}
+	d.configuration.Taints = machine.Spec.Taints
+	d.registrationHash, err = hash(d.configuration.Labels, d.configuration.Taints)
+	return d, err
+}
+
+// capacityOf merges configuration, node template and defaults, in this order of precedence.
+func capacityOf(config v1alpha1.HollowNodeConfig, class *driver.Class) (corev1.ResourceList, int32, error) {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("4"),
+		corev1.ResourceMemory:           resource.MustParse("16Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+	podLimit := int32(defaultMaxPods)
+	if class.NodeTemplate != nil {
+		for name, quantity := range class.NodeTemplate.Capacity {
+			field := "spec.nodeTemplate.capacity." + string(name)
+			if name == corev1.ResourcePods {
+				if number := quantity.Value(); number < minPods || number > maxPods {
+					return nil, 0, driver.Invalid(field, "want a whole number from %d to %d, got %q", minPods, maxPods, quantity.String())
+				}
+				podLimit = int32(quantity.Value())
+				continue
+			}
+			problem := capacityName(string(name))
+			if problem == "" {
+				problem = quantityProblem(name, quantity)
+			}
+			if problem != "" {
+				return nil, 0, driver.Invalid(field, "%s", problem)
+			}
+			capacity[name] = quantity
+		}
+	}
+	for name, quantity := range config.Capacity {
+		capacity[name] = quantity
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if quantity := capacity[name]; quantity.Sign() <= 0 {
+			return nil, 0, driver.Invalid(class.Path+".capacity."+string(name), "a node needs some: want more than 0")
+		}
+	}
+	if config.MaxPods != nil {
+		podLimit = *config.MaxPods
+	}
+	return capacity, podLimit, nil
+}
+
+func podResourcesOf(config v1alpha1.HollowNodeConfig) corev1.ResourceList {
+	requests := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("20m"),
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}
+	for name, quantity := range config.PodResources {
+		requests[name] = quantity
+	}
+	return requests
+}
+
+// hash is short enough for an annotation that people read, and long enough that no two configurations share it.
+func hash(parts ...any) (string, error) {
+	data, err := json.Marshal(parts)
+	if err != nil {
+		return "", fmt.Errorf("encoding a configuration to hash it: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16]), nil
+}

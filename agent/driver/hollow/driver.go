@@ -1,0 +1,254 @@
+package hollow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Options are what the agent's command line says about hollow nodes.
+type Options struct {
+	// Image of the hollow-node pods.
+	Image string
+	// ServerURL and ServerCA (PEM) are the target's API server as a hollow-node reaches it.
+	ServerURL string
+	ServerCA  []byte
+}
+
+// Driver makes hollow nodes. It implements driver.Driver.
+type Driver struct {
+	options     Options
+	environment driver.Environment
+	expiries    expiries
+}
+
+// Factory returns a Factory of drivers with these options.
+func Factory(options Options) driver.Factory {
+	return func(ctx context.Context, environment driver.Environment) (driver.Driver, error) {
+		return New(ctx, options, environment)
+	}
+}
+
+// New returns a Driver that asks the agent to look at a Machine whenever its pod changes.
+func New(ctx context.Context, options Options, environment driver.Environment) (*Driver, error) {
+	if options.Image == "" || options.ServerURL == "" {
+		return nil, errors.New("the hollow driver needs an image and the URL of the target's API server")
+	}
+	d := &Driver{options: options, environment: environment}
+	if err := d.watchPods(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Create implements driver.Driver: first the Secret, then the pod that needs it.
+func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
+	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	name := request.Machine.Name
+	existing, err := d.readPod(ctx, name)
+	if err == nil {
+		return d.instance(ctx, existing, request)
+	}
+	if !errors.Is(err, driver.ErrNotFound) {
+		return driver.Instance{}, err
+	}
+	if err := d.writeSecret(ctx, name, want); err != nil {
+		return driver.Instance{}, err
+	}
+	pod := renderPod(d.environment.ClusterName, d.environment.Host.Namespace, name, d.options.Image, want)
+	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
+		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
+	}
+	return d.instance(ctx, pod, request)
+}
+
+// Update implements driver.Driver. A pod of another configuration is deleted; Create makes the next one. A
+// bootstrap token that is about to expire is replaced without touching the pod.
+func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
+	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	pod, err := d.readPod(ctx, request.Machine.Name)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+	case !matches(pod, want, request.Machine):
+		if err := d.deletePod(ctx, pod); err != nil {
+			return driver.Instance{}, err
+		}
+		return driver.Instance{
+			Name: pod.Name, ProviderID: d.providerID(pod.Name), State: driver.Deleting,
+			Message: "the pod is being replaced because its configuration changed",
+		}, nil
+	default:
+		expiry, err := d.tokenExpiry(ctx, request.Machine)
+		if err != nil {
+			return driver.Instance{}, err
+		}
+		if !joined(request.Machine) && d.environment.Clock.Now().After(expiry.Add(-refreshBefore)) {
+			if err := d.writeSecret(ctx, request.Machine.Name, want); err != nil {
+				return driver.Instance{}, err
+			}
+		}
+	}
+	return d.instance(ctx, pod, request)
+}
+
+// Get implements driver.Driver.
+func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instance, error) {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: request.Machine.Name}
+	err := d.environment.Host.Client.Get(ctx, key, pod)
+	if apierrors.IsNotFound(err) {
+		pod, err = d.readPod(ctx, request.Machine.Name)
+	}
+	if err != nil {
+		return driver.Instance{}, fmt.Errorf("getting pod %s: %w", key, err)
+	}
+	return d.instance(ctx, pod, request)
+}
+
+// Delete implements driver.Driver.
+func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
+	pod, err := d.readPod(ctx, machine.Name)
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+	case err != nil:
+		return err
+	case pod.DeletionTimestamp == nil:
+		if err := d.deletePod(ctx, pod); err != nil {
+			return err
+		}
+	}
+	secret, err := d.readSecret(ctx, machine.Name)
+	if err != nil || secret == nil {
+		return err
+	}
+	d.expiries.forget(machine.Name)
+	uid := client.Preconditions{UID: &secret.UID}
+	if err := d.environment.Host.Client.Delete(ctx, secret, uid); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Instance, error) {
+	pods := &corev1.PodList{}
+	err := d.environment.Host.Client.List(ctx, pods, client.InNamespace(d.environment.Host.Namespace),
+		client.MatchingLabels{v1alpha1.ClusterNameLabel: d.environment.ClusterName})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	instances := make([]driver.Instance, 0, len(pods.Items))
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		state, message := stateOf(pod)
+		instances = append(instances, driver.Instance{
+			Name: pod.Name, ProviderID: d.providerID(pod.Name), State: state, Message: message, UpToDate: true,
+		})
+	}
+	return instances, nil
+}
+
+// readPod gets a Machine's pod from the API server. One that is not this cluster's is an error.
+func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: machine}
+	if err := d.environment.Host.Reader.Get(ctx, key, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, &driver.NotFoundError{Machine: machine, ProviderID: d.providerID(machine)}
+		}
+		return nil, fmt.Errorf("getting pod %s: %w", key, err)
+	}
+	if err := d.own(pod, "pod"); err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+func (d *Driver) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	uid := client.Preconditions{UID: &pod.UID}
+	if err := d.environment.Host.Client.Delete(ctx, pod, uid); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// instance describes pod. It is out of date when it was made from another configuration, or when its
+// bootstrap token has to be replaced.
+func (d *Driver) instance(ctx context.Context, pod *corev1.Pod, request driver.Request) (driver.Instance, error) {
+	state, message := stateOf(pod)
+	found := driver.Instance{Name: pod.Name, ProviderID: d.providerID(pod.Name), State: state, Message: message, UpToDate: true}
+	if request.Class == nil || state == driver.Deleting {
+		return found, nil
+	}
+	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	if err != nil {
+		// Update says what is wrong with the configuration; the pod is as it is.
+		found.UpToDate = false
+		return found, nil
+	}
+	found.UpToDate = matches(pod, want, request.Machine)
+	if joined(request.Machine) {
+		d.expiries.forget(request.Machine.Name)
+		return found, nil
+	}
+	expiry, err := d.tokenExpiry(ctx, request.Machine)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	found.RecheckAfter = max(expiry.Add(-refreshBefore).Sub(d.environment.Clock.Now()), time.Second)
+	if !d.environment.Clock.Now().Before(expiry.Add(-refreshBefore)) {
+		found.UpToDate = false
+	}
+	return found, nil
+}
+
+// tokenExpiry returns when a Machine's bootstrap token expires, the zero time if it has none.
+func (d *Driver) tokenExpiry(ctx context.Context, machine *v1alpha1.Machine) (time.Time, error) {
+	if expiry, ok := d.expiries.get(machine.Name); ok {
+		return expiry, nil
+	}
+	secret, err := d.readSecret(ctx, machine.Name)
+	if err != nil || secret == nil {
+		return time.Time{}, err
+	}
+	expiry := expiryOf(secret)
+	d.expiries.set(machine.Name, expiry)
+	return expiry, nil
+}
+
+func (d *Driver) providerID(machine string) string { return ProviderID(d.environment.ClusterName, machine) }
+
+// matches tells whether pod was made from want.
+func matches(pod *corev1.Pod, want desired, machine *v1alpha1.Machine) bool {
+	return pod.Annotations[configurationHashAnnotation] == want.configurationHash &&
+		(joined(machine) || pod.Annotations[registrationHashAnnotation] == want.registrationHash)
+}
+
+// joined tells whether the Machine's Node has registered, so that the hollow-node has its own identity.
+func joined(machine *v1alpha1.Machine) bool { return machine.Spec.ProviderID != nil }
+
+// exhausted turns a refusal by a quota into what it means.
+func exhausted(err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
+		return &driver.ExhaustedError{Resource: "quota of the host namespace: " + err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package connect
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Requests per second and burst of the agent's clients. The Lease has its own, so that a thousand machines that
+// change at once cannot keep it waiting.
+const (
+	qps, burst             = 50, 100
+	reportQPS, reportBurst = 5, 10
+	dialTimeout            = 5 * time.Second
+)
+
+// LoadConfig reads a kubeconfig; an empty path means the cluster that the agent runs in.
+func LoadConfig(path, userAgent string) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if path == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading kubeconfig %q: %w", path, err)
+	}
+	config.UserAgent = userAgent
+	config.QPS, config.Burst = qps, burst
+	return config, nil
+}
+
+// Direct is a client without a cache and with connections of its own, for probes and reports: neither waits for
+// what else the agent does, nor for a connection that hangs.
+type Direct struct {
+	Client client.Client
+	http   *http.Client
+}
+
+// NewDirect returns a Direct for config.
+func NewDirect(config *rest.Config) (*Direct, error) {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = reportQPS, reportBurst
+	// A dialer of its own keeps this client out of the cache of shared transports.
+	own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
+	httpClient, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("making an HTTP client: %w", err)
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Direct{Client: direct, http: httpClient}, nil
+}
+
+// Reconnect drops idle connections, so that the next request does not use one that may hang.
+func (d *Direct) Reconnect() { d.http.CloseIdleConnections() }
+
+// CertificateAuthority returns the PEM of the CA that config trusts, nil for the system's.
+func CertificateAuthority(config *rest.Config) ([]byte, error) {
+	loaded := rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return nil, fmt.Errorf("loading the certificates of a kubeconfig: %w", err)
+	}
+	return loaded.CAData, nil
+}

@@ -1,0 +1,304 @@
+package freeze
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Scope names an API server that the agent works with.
+type Scope string
+
+// The scopes, in the order in which they explain a freeze.
+const (
+	Hub    Scope = "hub"
+	Target Scope = "target"
+	Host   Scope = "host"
+)
+
+var scopes = []Scope{Hub, Target, Host}
+
+// Probe makes one real request with the agent's own credentials. It returns when ctx ends.
+type Probe func(ctx context.Context) error
+
+// Options of a Monitor.
+type Options struct {
+	// Probes by scope; those of hub and target are required.
+	Probes map[Scope]Probe
+	Policy Policy
+	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
+	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
+	Interval, FastInterval, Timeout time.Duration
+	Clock                           clock.WithTicker
+	Log                             logr.Logger
+	Metrics                         *Metrics
+}
+
+// Monitor knows whether the agent is frozen.
+type Monitor struct {
+	options Options
+
+	mu          sync.Mutex
+	endpoints   map[Scope]*endpoint
+	subscribers []chan struct{}
+	// announced is the state that the log and the subscribers were last told.
+	announced State
+	observed  chan struct{}
+}
+
+// NewMonitor returns a Monitor that is frozen. Start makes it probe.
+func NewMonitor(options Options) (*Monitor, error) {
+	if options.Probes[Hub] == nil || options.Probes[Target] == nil {
+		return nil, errors.New("a freeze monitor needs probes of hub and target")
+	}
+	if options.Policy.After <= 0 || options.Policy.Successes < 1 {
+		return nil, fmt.Errorf("a freeze monitor needs a positive policy, got %+v", options.Policy)
+	}
+	if options.Interval <= 0 || options.FastInterval <= 0 || options.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
+		return nil, errors.New("a freeze monitor needs intervals, a timeout, a clock and metrics")
+	}
+	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1)}
+	for scope := range options.Probes {
+		state := newEndpoint(options.Policy, options.Clock.Now())
+		m.endpoints[scope] = &state
+	}
+	m.announced = m.State()
+	options.Metrics.show(m.announced)
+	return m, nil
+}
+
+// Start probes until ctx ends.
+func (m *Monitor) Start(ctx context.Context) error {
+	m.options.Log.Info("Starting frozen until every API server has answered", "successes", m.options.Policy.Successes,
+		"freezeAfter", m.options.Policy.After, "probes", slices.Sorted(maps.Keys(m.options.Probes)))
+	var group sync.WaitGroup
+	for scope, probe := range m.options.Probes {
+		group.Go(func() { m.probe(ctx, scope, probe) })
+	}
+	group.Go(func() { m.announce(ctx) })
+	group.Wait()
+	return nil
+}
+
+func (m *Monitor) probe(ctx context.Context, scope Scope, probe Probe) {
+	for ctx.Err() == nil {
+		started := m.options.Clock.Now()
+		attempt, cancel := context.WithTimeout(ctx, m.options.Timeout)
+		err := probe(attempt)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		next := m.Observe(scope, err)
+		select {
+		case <-ctx.Done():
+		case <-m.options.Clock.After(next - min(next, m.options.Clock.Since(started))):
+		}
+	}
+}
+
+// Observe takes in the result of a probe, and returns the time from its start to the start of the next.
+func (m *Monitor) Observe(scope Scope, err error) time.Duration {
+	outcome, message := Classify(err), ""
+	if err != nil {
+		message = err.Error()
+	}
+	now := m.options.Clock.Now()
+	m.mu.Lock()
+	state := m.endpoints[scope]
+	before := state.lastOutcome
+	state.observe(outcome, message, now)
+	thawed := state.thawed
+	m.mu.Unlock()
+
+	m.options.Metrics.probed(scope, outcome)
+	if outcome != before {
+		m.options.Log.Info("Probing an API server", "scope", scope, "outcome", outcome, "message", message)
+	}
+	select {
+	case m.observed <- struct{}{}:
+	default:
+	}
+	if outcome == OK && thawed {
+		return m.options.Interval
+	}
+	return m.options.FastInterval
+}
+
+// Subscribe returns a channel that receives after every change between frozen and thawed, or of the reason.
+func (m *Monitor) Subscribe() <-chan struct{} {
+	subscriber := make(chan struct{}, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.subscribers = append(m.subscribers, subscriber)
+	return subscriber
+}
+
+// announce tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
+func (m *Monitor) announce(ctx context.Context) {
+	for {
+		m.tell()
+		timer := m.options.Clock.NewTimer(m.untilDeadline())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-m.observed:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+func (m *Monitor) untilDeadline() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wait := m.options.Policy.After
+	now := m.options.Clock.Now()
+	for _, state := range m.endpoints {
+		if at, ok := state.deadline(); ok {
+			wait = min(wait, max(at.Sub(now), 0))
+		}
+	}
+	return wait
+}
+
+func (m *Monitor) tell() {
+	state := m.State()
+	m.options.Metrics.show(state)
+	m.mu.Lock()
+	before := m.announced
+	changed := before.Frozen != state.Frozen || before.Reason != state.Reason
+	m.announced = state
+	subscribers := slices.Clone(m.subscribers)
+	m.mu.Unlock()
+	if !changed {
+		return
+	}
+	if state.Frozen {
+		m.options.Log.Info("Freezing: nothing is created, changed or deleted", "reason", state.Reason, "message", state.Message)
+	} else {
+		m.options.Log.Info("Thawing: every API server has proven healthy", "frozenFor", m.options.Clock.Since(before.Since).Round(time.Second))
+	}
+	for _, subscriber := range subscribers {
+		select {
+		case subscriber <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// State is what can be told of a Monitor at one instant.
+type State struct {
+	Frozen bool `json:"frozen"`
+	// Reason is one of the reasons of package v1alpha1: NotFrozen, Starting, HubUnreachable, …
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Since is when this freeze began; zero while thawed.
+	Since     time.Time        `json:"since,omitzero"`
+	Endpoints []EndpointStatus `json:"endpoints"`
+}
+
+// EndpointStatus is what can be told of one API server.
+type EndpointStatus struct {
+	Scope  Scope `json:"scope"`
+	Frozen bool  `json:"frozen"`
+	// Reason is Reachable, Starting (it has not been proven healthy since the agent started) or Unreachable.
+	Reason      string    `json:"reason"`
+	Since       time.Time `json:"since,omitzero"`
+	Successes   int       `json:"successes"`
+	LastOutcome Outcome   `json:"lastOutcome,omitempty"`
+	LastMessage string    `json:"lastMessage,omitempty"`
+	LastProbe   time.Time `json:"lastProbe,omitzero"`
+}
+
+// State returns the state now.
+func (m *Monitor) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock.Now()
+	state := State{Reason: v1alpha1.ReasonNotFrozen}
+	for _, scope := range scopes {
+		e := m.endpoints[scope]
+		if e == nil {
+			continue
+		}
+		e.advance(now)
+		status := describe(scope, e)
+		state.Endpoints = append(state.Endpoints, status)
+		if !status.Frozen {
+			continue
+		}
+		if !state.Frozen {
+			state.Frozen, state.Reason, state.Message = true, reasonOf(status), messageOf(status)
+			state.Since = status.Since
+		} else {
+			state.Message += "; " + messageOf(status)
+		}
+		if status.Since.Before(state.Since) {
+			state.Since = status.Since
+		}
+	}
+	return state
+}
+
+// Check returns nil, or *Error while the agent is frozen.
+func (m *Monitor) Check() error {
+	state := m.State()
+	if !state.Frozen {
+		return nil
+	}
+	return &Error{Reason: state.Reason, Message: state.Message, Since: state.Since}
+}
+
+func describe(scope Scope, e *endpoint) EndpointStatus {
+	status := EndpointStatus{
+		Scope: scope, Frozen: !e.thawed, Reason: v1alpha1.ReasonReachable, Successes: e.successes,
+		LastOutcome: e.lastOutcome, LastMessage: e.lastMessage, LastProbe: e.lastProbe,
+	}
+	if e.thawed {
+		return status
+	}
+	status.Since = e.frozenSince
+	status.Reason = v1alpha1.ReasonUnreachable
+	if !e.everThawed {
+		status.Reason = v1alpha1.ReasonStarting
+	}
+	return status
+}
+
+func reasonOf(status EndpointStatus) string {
+	if status.Reason == v1alpha1.ReasonStarting {
+		return v1alpha1.ReasonStarting
+	}
+	switch status.Scope {
+	case Hub:
+		return v1alpha1.ReasonHubUnreachable
+	case Host:
+		return v1alpha1.ReasonHostUnreachable
+	}
+	return v1alpha1.ReasonTargetUnreachable
+}
+
+func messageOf(status EndpointStatus) string {
+	message := fmt.Sprintf("%s API server: last probe %s", status.Scope, status.LastOutcome)
+	if status.LastOutcome == "" {
+		message = fmt.Sprintf("%s API server: not probed yet", status.Scope)
+	}
+	if status.LastOutcome == OK {
+		message = fmt.Sprintf("%s API server: %d good answers in a row", status.Scope, status.Successes)
+	}
+	if status.LastMessage != "" {
+		message += " (" + status.LastMessage + ")"
+	}
+	return message
+}

@@ -1,0 +1,87 @@
+package freeze
+
+import (
+	"testing"
+	"time"
+)
+
+var testPolicy = Policy{After: 30 * time.Second, Successes: 3}
+
+// step is one probe result, or with an empty outcome just the passing of time.
+type step struct {
+	at         time.Duration
+	outcome    Outcome
+	wantThawed bool
+}
+
+func TestEndpoint(t *testing.T) {
+	const s = time.Second
+	tests := map[string][]step{
+		"should thaw at the third good answer and not before": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true},
+		},
+		"should start to count again after a bad answer": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, Timeout, false}, {3 * s, OK, false}, {4 * s, OK, false}, {5 * s, OK, true},
+		},
+		"should not count a refusal as an answer": {
+			{0, Forbidden, false}, {1 * s, Unauthorized, false}, {2 * s, RateLimited, false}, {3 * s, ServerError, false}, {4 * s, NotFound, false},
+		},
+		"should stay thawed through a blip": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {7 * s, Refused, true}, {31 * s, Refused, true}, {31 * s, OK, true}, {60 * s, "", true},
+		},
+		"should not add up blips that are far apart": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true},
+			{10 * s, Refused, true}, {30 * s, Refused, true}, {31 * s, OK, true},
+			{3600 * s, "", false}, // an hour without any probe is no answer either
+			{3601 * s, OK, false}, {3602 * s, OK, false}, {3603 * s, OK, true},
+			{3620 * s, Refused, true}, {3632 * s, Refused, true}, {3632 * s, OK, true},
+		},
+		"should freeze when the last good answer is as old as the policy says": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {20 * s, Timeout, true}, {31 * s, "", true}, {32 * s, "", false},
+		},
+		"should freeze by time alone, without a probe coming back": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {31999 * time.Millisecond, "", true}, {32 * s, "", false},
+		},
+		"should be frozen when a process goes on after it was stopped, although the first answer is good": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {120 * s, OK, false}, {121 * s, OK, false}, {122 * s, OK, true},
+		},
+		"should not thaw while flapping": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, Refused, false}, {3 * s, OK, false}, {4 * s, OK, false}, {5 * s, Refused, false},
+			{6 * s, OK, false}, {7 * s, OK, false}, {8 * s, Timeout, false},
+		},
+		"should stay thawed while flapping, as every other answer is good": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {12 * s, Refused, true}, {22 * s, OK, true}, {32 * s, Refused, true}, {42 * s, OK, true}, {71 * s, "", true}, {72 * s, "", false},
+		},
+	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := newEndpoint(testPolicy, start)
+			for i, step := range steps {
+				now := start.Add(step.at)
+				if step.outcome == "" {
+					e.advance(now)
+				} else {
+					e.observe(step.outcome, "", now)
+				}
+				if e.thawed != step.wantThawed {
+					t.Fatalf("step %d at %s (%s): thawed = %t, want %t", i, step.at, step.outcome, e.thawed, step.wantThawed)
+				}
+			}
+		})
+	}
+}
+
+func TestFrozenSince(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	e := newEndpoint(Policy{After: 10 * time.Second, Successes: 1}, start)
+	if !e.frozenSince.Equal(start) {
+		t.Errorf("frozen since %s, want the start", e.frozenSince)
+	}
+	e.observe(OK, "", start.Add(time.Second))
+	e.advance(start.Add(time.Minute))
+	// The freeze began when the answer became too old, not when somebody looked.
+	if want := start.Add(11 * time.Second); !e.frozenSince.Equal(want) {
+		t.Errorf("frozen since %s, want %s", e.frozenSince, want)
+	}
+}

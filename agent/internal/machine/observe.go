@@ -1,0 +1,208 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
+	"github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// scope is what one reconcile knows.
+type scope struct {
+	plan.Observation
+	provider string
+	driver   driver.Driver
+	class    *driver.Class
+	desired  node.Desired
+	changes  node.Changes
+	// providerIDs are those that the Node of a Machine being deleted may have.
+	providerIDs []string
+	// problem is a passing trouble, for the status.
+	problem string
+	// recheckAfter is when the driver wants to be asked again; 0 for never.
+	recheckAfter time.Duration
+}
+
+// observe is the only reader for a Machine that is not being deleted. What could not be read is marked as not
+// known in the scope, which is valid also with an error.
+func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*scope, error) {
+	s := &scope{}
+	s.Machine = machine
+	s.Frozen = c.frozen()
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	var resolveErr error
+	if s.Terminal = c.validate(machine); s.Terminal == nil {
+		resolveErr = c.resolve(ctx, s)
+	}
+	instanceErr := c.observeInstance(ctx, s)
+	return s, errors.Join(resolveErr, instanceErr, c.observeNode(ctx, s))
+}
+
+// validate checks what the hub's API server cannot, before anything is made.
+func (c *Controller) validate(machine *v1alpha1.Machine) *plan.Terminal {
+	if machine.Spec.ClusterName != c.ClusterName {
+		return &plan.Terminal{
+			Reason: v1alpha1.ErrorInvalidConfiguration, Node: true,
+			Message: fmt.Sprintf("spec.clusterName: want %q, the cluster of this namespace, got %q: create the machine in the other namespace", c.ClusterName, machine.Spec.ClusterName),
+		}
+	}
+	if err := node.Validate(machine); err != nil {
+		return &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: err.Error(), Node: true}
+	}
+	return nil
+}
+
+// resolve finds driver and class, or the terminal error that keeps it from doing so.
+func (c *Controller) resolve(ctx context.Context, s *scope) error {
+	config := s.Machine.Spec.ProviderConfig
+	provider := config.Provider
+	if provider == "" {
+		provider = v1alpha1.ProviderHollow
+	}
+	s.class = &driver.Class{Path: "spec.providerConfig.value", Config: config.Value}
+	field := "spec.providerConfig.provider"
+	if config.ValueRef != nil {
+		class, err := c.class(ctx, s.Machine.Namespace, config.ValueRef.Name)
+		if err != nil {
+			return err
+		}
+		if class == nil {
+			s.class = nil
+			s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: fmt.Sprintf(
+				"spec.providerConfig.valueRef.name: no MachineClass %q in namespace %q: create it or name another", config.ValueRef.Name, s.Machine.Namespace)}
+			return nil
+		}
+		field, provider = fmt.Sprintf("spec.provider of MachineClass %q", class.Name), class.Spec.Provider
+		s.class = &driver.Class{Path: "spec.providerConfig", Config: class.Spec.ProviderConfig, NodeTemplate: class.Spec.NodeTemplate}
+		if class.Spec.SecretRef != nil {
+			s.class.SecretName = class.Spec.SecretRef.Name
+		}
+	}
+	known, ok := c.Drivers[provider]
+	if !ok {
+		s.class = nil
+		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
+			"%s: the agent of cluster %q has no provider %q: it has %s", field, c.ClusterName, provider, c.providers())}
+		return nil
+	}
+	s.driver, s.provider = known, provider
+	return nil
+}
+
+// class returns a MachineClass, nil if there is none. That there is none is asked of the API server: the cache
+// may not have seen yet what was created just before the Machine.
+func (c *Controller) class(ctx context.Context, namespace, name string) (*v1alpha1.MachineClass, error) {
+	class := &v1alpha1.MachineClass{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	err := c.Hub.Get(ctx, key, class)
+	if apierrors.IsNotFound(err) {
+		err = c.HubReader.Get(ctx, key, class)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting MachineClass %s: %w", key, err)
+	}
+	return class, nil
+}
+
+// observeInstance asks the Machine's driver for its instance. Without a driver nothing can be made of the
+// Machine, but what was made for it before is still there to be seen.
+func (c *Controller) observeInstance(ctx context.Context, s *scope) error {
+	if s.driver != nil {
+		return c.get(ctx, s, s.driver, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	}
+	for _, name := range c.providerNames() {
+		if err := c.get(ctx, s, c.Drivers[name], driver.Request{Machine: s.Machine.DeepCopy()}); err != nil || s.Instance != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, request driver.Request) error {
+	instance, err := from.Get(ctx, request)
+	var notFound *driver.NotFoundError
+	switch {
+	case err == nil:
+		s.Instance, s.InstanceKnown, s.ProviderID = &instance, true, instance.ProviderID
+		s.recheckAfter = instance.RecheckAfter
+		c.judgeRepair(s)
+	case errors.As(err, &notFound):
+		s.InstanceKnown, s.ProviderID = true, notFound.ProviderID
+	default:
+		s.InstanceKnown, s.problem = false, err.Error()
+		return fmt.Errorf("getting the instance: %w", err)
+	}
+	if s.ProviderID == "" && s.Machine.Spec.ProviderID != nil {
+		s.ProviderID = *s.Machine.Spec.ProviderID
+	}
+	return nil
+}
+
+// judgeRepair says whether a failed instance may be made anew now, and if not, when.
+func (c *Controller) judgeRepair(s *scope) {
+	id, now := string(s.Machine.UID), c.Clock.Now()
+	s.MayRepair = true
+	if s.Instance.State == driver.Failed && c.repairs.IsInBackOffSinceUpdate(id, now) {
+		s.MayRepair = false
+		s.recheckAfter = c.repairs.Get(id)
+	}
+}
+
+func (c *Controller) observeNode(ctx context.Context, s *scope) error {
+	found := nodeOf(s.Machine)
+	err := c.Target.Get(ctx, client.ObjectKeyFromObject(found), found)
+	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil {
+		// Gone, or no longer carrying the label by which the cache selects.
+		err = c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		s.NodeKnown = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting node %s: %w", s.Machine.Name, err)
+	}
+	s.NodeKnown = true
+	if !node.IsOf(found, s.Machine, s.ProviderID) {
+		s.ForeignNode = true
+		return nil
+	}
+	s.Node = found
+	return c.compareNode(s, found)
+}
+
+func (c *Controller) compareNode(s *scope, found *corev1.Node) error {
+	hollow := s.provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != ""
+	s.desired = node.DesiredOf(s.Machine, hollow)
+	changes, err := node.ChangesOf(found, s.desired)
+	if err != nil {
+		return err
+	}
+	s.changes = changes
+	s.NodeDiffers = changes.Any()
+	if s.NodeDiffers && c.nodeWrites.stale(found) {
+		s.NodeDiffers = false
+		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
+	}
+	return nil
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}

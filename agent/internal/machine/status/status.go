@@ -1,0 +1,221 @@
+// Package status computes what an agent reports about a Machine, and when it is worth a write to the hub. It is
+// pure: the time comes from the caller.
+package status
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+// Input is what a status is computed from.
+type Input struct {
+	plan.Observation
+	// Problem is a passing trouble with the instance, for people; empty if there is none.
+	Problem string
+	Now     time.Time
+}
+
+// startingTable is what Ready asks for until the Node is up.
+var startingTable = []conditions.Part{
+	{Type: v1alpha1.MachineConfigurationValidCondition, Wanted: metav1.ConditionTrue},
+	{Type: v1alpha1.MachinePodRunningCondition, Wanted: metav1.ConditionTrue},
+	{Type: v1alpha1.MachineNodeReadyCondition, Wanted: metav1.ConditionTrue},
+}
+
+// runningTable is what Ready asks for while pod and Node are up: a configuration that turned invalid, or a
+// MachineClass that was deleted, takes nothing from a node that runs.
+var runningTable = startingTable[1:]
+
+// Compute returns the status of in.Machine. What is not known now stays as it was last reported.
+func Compute(in Input) v1alpha1.MachineStatus {
+	before := in.Machine.Status
+	status := *before.DeepCopy()
+	status.ObservedGeneration = in.Machine.Generation
+
+	changed := setError(&status, in)
+	changed = setPodRunning(&status, in) || changed
+	changed = setNodeReady(&status, in) || changed
+	ready := readyOf(status, in)
+	changed = conditions.Set(&status.Conditions, ready, in.Now) || changed
+	setNode(&status, in)
+	status.Phase = phaseOf(status, in)
+	if changed || status.Phase != before.Phase {
+		now := metav1.NewTime(in.Now.Truncate(time.Second))
+		status.LastUpdated = &now
+	}
+	return status
+}
+
+func setError(status *v1alpha1.MachineStatus, in Input) bool {
+	condition := metav1.Condition{
+		Type: v1alpha1.MachineConfigurationValidCondition, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonValid, ObservedGeneration: in.Machine.Generation,
+	}
+	status.ErrorReason, status.ErrorMessage, status.FailureMessage = "", "", ""
+	if in.Terminal != nil {
+		status.ErrorReason, status.ErrorMessage = in.Terminal.Reason, in.Terminal.Message
+		status.FailureMessage = in.Terminal.Message
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, in.Terminal.Reason, in.Terminal.Message
+	}
+	return conditions.Set(&status.Conditions, condition, in.Now)
+}
+
+func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
+	condition := metav1.Condition{
+		Type: v1alpha1.MachinePodRunningCondition, Status: metav1.ConditionFalse, ObservedGeneration: in.Machine.Generation,
+	}
+	switch {
+	case !in.InstanceKnown:
+		return keep(status, condition, in, sentence("the instance could not be looked at", in.Problem))
+	case in.Instance == nil:
+		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, sentence(missing(in), in.Problem)
+	case in.Instance.State == driver.Running:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodRunning
+		condition.Message = sentence(in.Instance.Message, in.Problem)
+	case in.Instance.State == driver.Failing, in.Instance.State == driver.Failed:
+		condition.Reason, condition.Message = v1alpha1.ReasonPodFailed, sentence(in.Instance.Message, in.Problem)
+	default:
+		condition.Reason, condition.Message = v1alpha1.ReasonPodPending, sentence(in.Instance.Message, in.Problem)
+	}
+	return conditions.Set(&status.Conditions, condition, in.Now)
+}
+
+func missing(in Input) string {
+	switch {
+	case !in.Machine.DeletionTimestamp.IsZero():
+		return "the pod is gone"
+	case in.Terminal != nil:
+		return "no pod is made with an invalid configuration"
+	case in.Frozen:
+		return "there is no pod, and the agent makes none while it is frozen"
+	}
+	return "there is no pod yet"
+}
+
+func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
+	condition := metav1.Condition{
+		Type: v1alpha1.MachineNodeReadyCondition, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonNodeNotFound, ObservedGeneration: in.Machine.Generation,
+	}
+	switch {
+	case !in.NodeKnown:
+		return keep(status, condition, in, "the node could not be looked at")
+	case in.ForeignNode:
+		condition.Message = "a node of this name exists that belongs to another: rename the machine or remove that node"
+	case in.Node == nil && in.Machine.Spec.ProviderID == nil:
+		condition.Message = "the node has not joined yet"
+	case in.Node == nil:
+		condition.Message = "the node object is gone"
+	case in.Machine.Spec.ProviderID == nil:
+		condition.Reason, condition.Message = v1alpha1.ReasonNodeNotReady, "the node has registered and is not tied to its machine yet"
+	default:
+		condition.Status, condition.Reason, condition.Message = readiness(in.Node)
+	}
+	return conditions.Set(&status.Conditions, condition, in.Now)
+}
+
+func readiness(node *corev1.Node) (status metav1.ConditionStatus, reason, message string) {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		switch condition.Status {
+		case corev1.ConditionTrue:
+			// The kubelet's own message is the same for every node, and says no more.
+			return metav1.ConditionTrue, v1alpha1.ReasonNodeReady, ""
+		case corev1.ConditionFalse:
+			return metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, condition.Message
+		}
+		return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, condition.Message
+	}
+	return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, "the node has not reported its readiness yet"
+}
+
+// keep leaves a condition as it was last reported; the first time it is Unknown.
+func keep(status *v1alpha1.MachineStatus, condition metav1.Condition, in Input, message string) bool {
+	if meta.FindStatusCondition(status.Conditions, condition.Type) != nil {
+		return false
+	}
+	condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, message
+	return conditions.Set(&status.Conditions, condition, in.Now)
+}
+
+func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
+	if !in.Machine.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting,
+			Message: "the machine is being deleted", ObservedGeneration: in.Machine.Generation,
+		}
+	}
+	table := startingTable
+	if up(status) {
+		table = runningTable
+	}
+	return conditions.Summarize(status.Conditions, table, in.Machine.Generation)
+}
+
+// up tells whether pod and Node are well.
+func up(status v1alpha1.MachineStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.MachinePodRunningCondition) &&
+		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.MachineNodeReadyCondition)
+}
+
+// setNode repeats what the Node says of itself. A Node that is gone leaves what it said last.
+func setNode(status *v1alpha1.MachineStatus, in Input) {
+	node := in.Node
+	if node == nil || in.Machine.Spec.ProviderID == nil {
+		return
+	}
+	status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: node.Name, UID: node.UID}
+	status.Versions = &v1alpha1.ObservedVersions{
+		Kubelet:          node.Status.NodeInfo.KubeletVersion,
+		ContainerRuntime: node.Status.NodeInfo.ContainerRuntimeVersion,
+		OSImage:          node.Status.NodeInfo.OSImage,
+	}
+	status.Addresses = node.Status.Addresses
+}
+
+func phaseOf(status v1alpha1.MachineStatus, in Input) v1alpha1.MachinePhase {
+	wasUp := status.Phase == v1alpha1.MachineRunning || status.Phase == v1alpha1.MachineUnknown
+	nodeReady := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineNodeReadyCondition)
+	switch {
+	case !in.Machine.DeletionTimestamp.IsZero():
+		return v1alpha1.MachineTerminating
+	case in.Terminal != nil && !up(status):
+		return v1alpha1.MachineFailed
+	case nodeReady.Status == metav1.ConditionTrue:
+		return v1alpha1.MachineRunning
+	case wasUp && nodeReady.Status == metav1.ConditionUnknown:
+		return v1alpha1.MachineUnknown
+	case wasUp:
+		return v1alpha1.MachineRunning
+	case in.Instance != nil:
+		return v1alpha1.MachineProvisioning
+	case !in.InstanceKnown && status.Phase != "":
+		return status.Phase
+	}
+	return v1alpha1.MachinePending
+}
+
+// sentence joins what there is of its parts with semicolons.
+func sentence(parts ...string) string {
+	var joined string
+	for _, part := range parts {
+		switch {
+		case part == "":
+		case joined == "":
+			joined = part
+		default:
+			joined += "; " + part
+		}
+	}
+	return joined
+}

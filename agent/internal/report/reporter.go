@@ -1,0 +1,167 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// fieldManager owns the agent's part of the status.
+	fieldManager = "hollowfleet-agent"
+	// statusInterval is how often the status is held against what is known.
+	statusInterval = 10 * time.Second
+	// waiting is how soon to look again for a Cluster that is not ready for reports.
+	waiting = time.Second
+	// longestWrite bounds one write to the hub.
+	longestWrite         = 10 * time.Second
+	defaultPeriodSeconds = 10
+)
+
+// Deps are what a Reporter works with. All are required but Log.
+type Deps struct {
+	// Client is an uncached client of the hub, not gated.
+	Client client.Client
+	// Cluster returns the agent's Cluster as it was seen last, nil if never. Seen takes in a newer one.
+	Cluster func() *v1alpha1.Cluster
+	Seen    func(*v1alpha1.Cluster)
+	// Target returns UID and version of the target; empty if not known.
+	Target func() (uid, version string)
+	// Capacity returns the capacity of the cluster's Nodes; nil if not known.
+	Capacity func(ctx context.Context) corev1.ResourceList
+	// Freeze returns the freeze state, and Changes receives after it changed.
+	Freeze  func() freeze.State
+	Changes <-chan struct{}
+	// Holder identifies this process in the Lease.
+	Holder       string
+	AgentVersion string
+	Clock        clock.WithTicker
+	Log          logr.Logger
+}
+
+// Reporter reports until its context ends.
+type Reporter struct {
+	Deps
+	lease    *coordinationv1.Lease
+	capacity settling
+	// failing remembers which writes failed last, so that each is logged once.
+	failing map[string]bool
+}
+
+// New returns a Reporter.
+func New(deps Deps) (*Reporter, error) {
+	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
+		deps.Freeze == nil || deps.Changes == nil || deps.Holder == "" || deps.Clock == nil {
+		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, a holder and a clock")
+	}
+	return &Reporter{Deps: deps, failing: map[string]bool{}}, nil
+}
+
+// Start reports until ctx ends. It waits for the Cluster to be joined.
+func (r *Reporter) Start(ctx context.Context) error {
+	renewAt, statusAt := r.Clock.Now(), r.Clock.Now()
+	for {
+		cluster := r.Cluster()
+		now := r.Clock.Now()
+		if !Joined(cluster) {
+			renewAt, statusAt = now.Add(waiting), now.Add(waiting)
+		} else {
+			if !now.Before(renewAt) {
+				// The next renewal counts from when this one was due, not from when it was done.
+				renewAt = now.Add(period(cluster))
+				r.attempt(ctx, "Lease", func(ctx context.Context) error { return r.renew(ctx, cluster) })
+			}
+			if !now.Before(statusAt) {
+				statusAt = now.Add(statusInterval)
+				r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, cluster) })
+			}
+		}
+		next := renewAt
+		if statusAt.Before(next) {
+			next = statusAt
+		}
+		timer := r.Clock.NewTimer(max(next.Sub(r.Clock.Now()), 0))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-r.Changes:
+			statusAt = r.Clock.Now()
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// Joined tells whether the hub has accepted a Cluster and made its namespace, so that its agent may work.
+func Joined(cluster *v1alpha1.Cluster) bool {
+	return cluster != nil && cluster.Spec.Acceptance == v1alpha1.AcceptanceAccepted && cluster.Status.Namespace != ""
+}
+
+func period(cluster *v1alpha1.Cluster) time.Duration {
+	seconds := cluster.Spec.Heartbeat.PeriodSeconds
+	if seconds < 1 {
+		seconds = defaultPeriodSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func (r *Reporter) attempt(ctx context.Context, what string, write func(context.Context) error) {
+	bounded, cancel := context.WithTimeout(ctx, longestWrite)
+	defer cancel()
+	err := write(bounded)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil && !r.failing[what] {
+		r.Log.Error(err, "Reporting to the hub fails", "what", what)
+	}
+	if err == nil && r.failing[what] {
+		r.Log.Info("Reporting to the hub again", "what", what)
+	}
+	r.failing[what] = err != nil
+}
+
+func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	known := facts{
+		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, now: r.Clock.Now(),
+		capacity: r.capacity.offer(r.Capacity(ctx), r.Clock.Now()),
+	}
+	known.clusterUID, known.kubernetesVersion = r.Target()
+	own := statusOf(cluster.Status, known)
+	if same(cluster.Status, own) {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&own)
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Cluster",
+		"metadata": map[string]any{"name": cluster.Name, "uid": string(cluster.UID)},
+		"status":   content,
+	}}
+	// Applying keeps the hub's conditions, which stand in the same list.
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner(fieldManager))
+	if err != nil {
+		return fmt.Errorf("applying the status of Cluster %s: %w", cluster.Name, err)
+	}
+	updated := &v1alpha1.Cluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, updated); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	r.Seen(updated)
+	return nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+)
+
+const startLong = `Start a cluster in the foreground. It ends with SIGTERM, SIGINT or
+"simcluster stop", or when the process that started it ends. Started again on
+the same data directory it has the same data, certificates and port.
+
+When everything is healthy, DIR/ready.json is written. It names the API server,
+the admin kubeconfig and the processes.
+
+The data directory is for this user only. What is in it is throw-away data:
+without --fsync a crash of the machine (not one of a process) can lose the last
+writes or damage the data.`
+
+const startExample = `  # a cluster with everything
+  simcluster start --name c1 --data-dir /tmp/c1
+
+  # an API server for controllers only
+  simcluster start --name hub --data-dir /tmp/hub \
+    --components etcd,kube-apiserver,kube-controller-manager
+
+  # a cluster whose podhost can run pods of an image
+  simcluster start --name c1 --data-dir /tmp/c1 --image hollow-node:dev=$PWD/rootfs
+
+  # in the background of a shell that will end
+  nohup simcluster start --name c1 --data-dir /tmp/c1 --exit-with-parent=false &`
+
+// supervisorGC is the garbage collector's target of the supervisor in percent.
+const supervisorGC = 30
+
+// startFlags are the flags that need work before they are options.
+type startFlags struct {
+	options  controlplane.Options
+	listen   string
+	port     int
+	extra    map[string]*[]string
+	images   []string
+	capacity string
+}
+
+func newStartCommand() *cobra.Command {
+	flags := &startFlags{extra: map[string]*[]string{}}
+	command := &cobra.Command{
+		Use:     "start --name NAME --data-dir DIR",
+		Short:   "Start a cluster in the foreground",
+		Long:    startLong,
+		Example: startExample,
+		Args:    arguments(cobra.NoArgs),
+	}
+	flags.register(command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		options, err := flags.complete(command)
+		if err != nil {
+			return err
+		}
+		return start(command.Context(), options)
+	}
+	return command
+}
+
+func (f *startFlags) register(command *cobra.Command) {
+	options, set := &f.options, command.Flags()
+	addDataDir(command, &options.DataDir)
+	set.StringVar(&options.Name, "name", "", "the cluster's name (needed for the first start in a data directory)")
+	set.StringSliceVar(&options.Components, "components", controlplane.AllComponents, "the components to run")
+	set.StringVar(&f.listen, "listen", "127.0.0.1", "the IP address of the API server; all other ports are on loopback")
+	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
+	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
+	set.BoolVar(&options.ExitWithParent, "exit-with-parent", true, "end the cluster when the process that started it ends")
+	set.IntVar(&options.ParentPID, "parent-pid", 0, "the process to end with, if it is not the one that started simcluster")
+	set.DurationVar(&options.ReadyTimeout, "ready-timeout", controlplane.DefaultReadyTimeout, "give up when the cluster is not ready by then")
+	for component, name := range map[string]string{
+		controlplane.Etcd: "etcd-arg", controlplane.APIServer: "apiserver-arg",
+		controlplane.ControllerManager: "controller-manager-arg", controlplane.Scheduler: "scheduler-arg",
+	} {
+		f.extra[component] = set.StringArray(name, nil, "a flag key=value for "+component+", which wins over the built-in one (repeatable)")
+	}
+	set.StringArrayVar(&f.images, "image", nil, "an image NAME=DIR that the podhost can run: DIR plays its root file system (repeatable)")
+	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
+	set.StringVar(&f.capacity, "podhost-capacity", "", "what the podhost's node offers, such as cpu=4,memory=8Gi,pods=110 (default: the podhost's own)")
+}
+
+func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, error) {
+	options := f.options
+	listen, err := netip.ParseAddr(f.listen)
+	if err != nil {
+		return options, usageError(fmt.Errorf("--listen=%q is not an IP address", f.listen))
+	}
+	options.Listen = listen
+	if command.Flags().Changed("apiserver-port") {
+		options.APIServerPort = &f.port
+	}
+	options.ExtraArgs = map[string][]string{}
+	for component, args := range f.extra {
+		options.ExtraArgs[component] = *args
+	}
+	images, err := parseImages(f.images)
+	if err != nil {
+		return options, err
+	}
+	capacity, err := parseCapacity(f.capacity)
+	if err != nil {
+		return options, err
+	}
+	options.RunPodhost = podhostRunner(images, capacity)
+	if options.Executable, err = os.Executable(); err != nil {
+		return options, fmt.Errorf("finding this program: %w", err)
+	}
+	options.ChildArg = componentArg
+	options.Version = version.Get().GitVersion
+	options.Progress = command.OutOrStdout()
+	return options, nil
+}
+
+// start runs the cluster until a signal. After the first signal the default
+// action is back, so that a second one ends the supervisor at once.
+func start(ctx context.Context, options controlplane.Options) error {
+	debug.SetGCPercent(supervisorGC)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return controlplane.Run(ctx, options)
+}

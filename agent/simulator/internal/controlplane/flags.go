@@ -1,0 +1,221 @@
+package controlplane
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	clusterCIDR       = "10.0.0.0/8"
+	nodeMask          = "24"
+	serviceRange      = "172.30.0.0/16"
+	serviceIssuer     = "https://kubernetes.default.svc.cluster.local"
+	signingDuration   = "8760h"
+	garbagePercentage = "30"
+)
+
+// controllers are what a cluster of hollow nodes needs. Controllers for real
+// storage, cloud providers and devices are left out: each one costs watches,
+// memory and requests in every cluster.
+var controllers = []string{
+	"certificatesigningrequest-approving-controller",
+	"certificatesigningrequest-cleaner-controller",
+	"certificatesigningrequest-signing-controller",
+	"clusterrole-aggregation-controller",
+	"cronjob-controller",
+	"daemonset-controller",
+	"deployment-controller",
+	"disruption-controller",
+	"endpointslice-controller",
+	"garbage-collector-controller",
+	"job-controller",
+	"namespace-controller",
+	"node-ipam-controller",
+	"node-lifecycle-controller",
+	"pod-garbage-collector-controller",
+	"replicaset-controller",
+	"resourcequota-controller",
+	"root-ca-certificate-publisher-controller",
+	"service-cidr-controller",
+	"serviceaccount-controller",
+	"serviceaccount-token-controller",
+	"statefulset-controller",
+	"taint-eviction-controller",
+	"token-cleaner-controller",
+	"ttl-after-finished-controller",
+	"validatingadmissionpolicy-status-controller",
+}
+
+// flagSource is what the components' flags are made from.
+type flagSource struct {
+	layout  Layout
+	cluster state
+	runDir  string
+	ports   map[string]int
+	fsync   bool
+}
+
+// args returns the component's command line, the extra flags included.
+func (s flagSource) args(component string, extra []string) []string {
+	var flags []string
+	switch component {
+	case Etcd:
+		flags = s.etcd()
+	case APIServer:
+		flags = s.apiServer()
+	case ControllerManager:
+		flags = s.controllerManager()
+	case Scheduler:
+		flags = s.scheduler()
+	}
+	return mergeFlags(flags, extra)
+}
+
+func (s flagSource) etcd() []string {
+	return []string{
+		"data-dir=" + s.layout.etcdDir(),
+		"socket-dir=" + s.runDir,
+		"unsafe-no-fsync=" + strconv.FormatBool(!s.fsync),
+		"log-level=warn",
+		// A member that is alone keeps no history for followers.
+		"snapshot-count=2000",
+		"snapshot-catchup-entries=100",
+		"max-snapshots=2",
+		"max-wals=2",
+		"enable-grpc-gateway=false",
+	}
+}
+
+func (s flagSource) apiServer() []string {
+	return append(s.serving(APIServer, s.cluster.Listen),
+		"etcd-servers=unix://"+filepath.Join(s.runDir, etcdSocket),
+		// The endpoints of the "kubernetes" Service may not be loopback
+		// addresses, so nobody writes any.
+		"endpoint-reconciler-type=none",
+		"advertise-address="+s.cluster.Listen,
+		"client-ca-file="+s.layout.CAFile(),
+		"authorization-mode=Node,RBAC",
+		"enable-admission-plugins=NodeRestriction",
+		"enable-bootstrap-token-auth=true",
+		"allow-privileged=true",
+		"service-cluster-ip-range="+serviceRange,
+		"service-account-issuer="+serviceIssuer,
+		"service-account-key-file="+s.layout.pki("sa.pub"),
+		"service-account-signing-key-file="+s.layout.pki("sa.key"),
+		"kubelet-client-certificate="+s.layout.pki(kubeletClient+".crt"),
+		"kubelet-client-key="+s.layout.pki(kubeletClient+".key"),
+		"kubelet-preferred-address-types=InternalIP,Hostname",
+		"max-requests-inflight=200",
+		"max-mutating-requests-inflight=100",
+		"event-ttl=1h",
+		// There is no other API server to pass requests on to, and looking for
+		// one costs a write every ten seconds.
+		"feature-gates=UnknownVersionInteroperabilityProxy=false",
+	)
+}
+
+func (s flagSource) controllerManager() []string {
+	flags := append(s.serving(ControllerManager, loopback.String()), s.client(ControllerManager)...)
+	return append(flags,
+		"controllers="+strings.Join(controllers, ","),
+		"use-service-account-credentials=true",
+		"root-ca-file="+s.layout.CAFile(),
+		"service-account-private-key-file="+s.layout.pki("sa.key"),
+		"cluster-name="+s.cluster.Name,
+		"cluster-signing-cert-file="+s.layout.CAFile(),
+		"cluster-signing-key-file="+s.layout.caKey(),
+		"cluster-signing-duration="+signingDuration,
+		"allocate-node-cidrs=true",
+		"cluster-cidr="+clusterCIDR,
+		"node-cidr-mask-size="+nodeMask,
+		"service-cluster-ip-range="+serviceRange,
+		"concurrent-deployment-syncs=2",
+		"concurrent-replicaset-syncs=2",
+		"concurrent-statefulset-syncs=2",
+		"concurrent-daemonset-syncs=2",
+		"concurrent-job-syncs=2",
+		"concurrent-service-endpoint-syncs=2",
+		"concurrent-resource-quota-syncs=2",
+		"concurrent-namespace-syncs=4",
+		"concurrent-gc-syncs=5",
+	)
+}
+
+func (s flagSource) scheduler() []string {
+	return append(s.serving(Scheduler, loopback.String()), s.client(Scheduler)...)
+}
+
+// serving are the flags of a component's own port. The port is held by a
+// reservation of the supervisor, which sharing makes room for.
+func (s flagSource) serving(component, address string) []string {
+	return []string{
+		"bind-address=" + address,
+		"secure-port=" + strconv.Itoa(s.ports[component]),
+		"permit-port-sharing=true",
+		"tls-cert-file=" + s.layout.pki(component+".crt"),
+		"tls-private-key-file=" + s.layout.pki(component+".key"),
+		"profiling=false",
+	}
+}
+
+// client are the flags of a component that uses the API server. It is the only
+// one of its kind, so it need not be elected.
+func (s flagSource) client(component string) []string {
+	kubeconfig := s.layout.kubeconfig(component)
+	return []string{
+		"kubeconfig=" + kubeconfig,
+		"authentication-kubeconfig=" + kubeconfig,
+		"authorization-kubeconfig=" + kubeconfig,
+		"client-ca-file=" + s.layout.CAFile(),
+		// All that a look-up could find is given above.
+		"authentication-skip-lookup=true",
+		"leader-elect=false",
+		"kube-api-qps=100",
+		"kube-api-burst=200",
+	}
+}
+
+// mergeFlags returns the flags as a command line. A flag in extra replaces all
+// of the same name; several in extra are all kept.
+func mergeFlags(flags, extra []string) []string {
+	replaced := map[string]bool{}
+	for _, flag := range extra {
+		replaced[flagName(flag)] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return replaced[flagName(flag)] })
+	line := make([]string, 0, len(kept)+len(extra))
+	for _, flag := range append(kept, extra...) {
+		line = append(line, "--"+strings.TrimLeft(flag, "-"))
+	}
+	return line
+}
+
+func flagName(flag string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
+	return name
+}
+
+// validateExtraArgs wants key=value, because the components take nothing else.
+func validateExtraArgs(extra map[string][]string) error {
+	for component, flags := range extra {
+		for _, flag := range flags {
+			if _, _, ok := strings.Cut(flag, "="); !ok || flagName(flag) == "" {
+				return fmt.Errorf("%w: extra argument %q of %s is not key=value", ErrInvalid, flag, component)
+			}
+		}
+	}
+	return nil
+}
+
+// childEnvironment is this process's own, with a garbage collector that trades
+// processor time for memory: the components are idle most of the time.
+func childEnvironment() []string {
+	return append(os.Environ(), "GOGC="+garbagePercentage)
+}
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})

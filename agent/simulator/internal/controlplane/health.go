@@ -1,0 +1,109 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// healthTimeout bounds one look at a component's health.
+const healthTimeout = 2 * time.Second
+
+// healthCheck returns nil when the component does its job.
+type healthCheck func(ctx context.Context) error
+
+// answerLimit bounds how much of an answer is read.
+const answerLimit = 64 << 10
+
+// checkHTTP wants the status OK and the text somewhere in the answer.
+func checkHTTP(client *http.Client, url, text string) healthCheck {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("asking for health: %w", err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return fmt.Errorf("asking for health: %w", err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("asking for health: %s answers %s", url, response.Status)
+		}
+		answer, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
+		if err != nil {
+			return fmt.Errorf("asking for health: %w", err)
+		}
+		if !bytes.Contains(answer, []byte(text)) {
+			return fmt.Errorf("asking for health: %s answers without %q", url, text)
+		}
+		return nil
+	}
+}
+
+// secureClient trusts the cluster's authority only. It keeps no connections:
+// a kept one would hide that a component no longer accepts new ones.
+func secureClient(caFile string) (*http.Client, error) {
+	content, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("reading the cluster's authority: no certificate in %s", caFile)
+	}
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}}, nil
+}
+
+// etcdHealth asks over the member's socket.
+func etcdHealth(runDir string) healthCheck {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(runDir, etcdSocket))
+		},
+	}}
+	return checkHTTP(client, "http://etcd/health", "true")
+}
+
+// podhostHealth wants the podhost of this run to have said that it is ready,
+// and its Node to be Ready. The Node alone is not enough: it may still be
+// Ready from an earlier run.
+func podhostHealth(client kubernetes.Interface, node string, ready *atomic.Bool) healthCheck {
+	return func(ctx context.Context) error {
+		if !ready.Load() {
+			return errors.New("the podhost has not registered its node yet")
+		}
+		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+		defer cancel()
+		found, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("getting the podhost's node: %w", err)
+		}
+		for _, condition := range found.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %s is not Ready", node)
+	}
+}

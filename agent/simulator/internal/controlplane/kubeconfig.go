@@ -1,0 +1,92 @@
+package controlplane
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pki"
+)
+
+// DefaultUserTTL is how long the certificate of a minted kubeconfig is valid.
+const DefaultUserTTL = 365 * 24 * time.Hour
+
+// User is who a minted kubeconfig is for.
+type User struct {
+	// Name is the user name, the certificate's common name.
+	Name   string
+	Groups []string
+	// TTL is how long the certificate is valid.
+	TTL time.Duration
+}
+
+// MintKubeconfig makes a kubeconfig with a client certificate of its own. The
+// cluster need not run, but must have been started once. The error wraps
+// ErrNotRunning if it never was.
+func MintKubeconfig(dataDir string, user User) ([]byte, error) {
+	if user.Name == "" {
+		return nil, fmt.Errorf("%w: --user is needed", ErrInvalid)
+	}
+	if user.TTL <= 0 {
+		return nil, fmt.Errorf("%w: --ttl=%s is not positive", ErrInvalid, user.TTL)
+	}
+	layout, err := NewLayout(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := layout.readState()
+	if err != nil {
+		return nil, err
+	}
+	authority, err := pki.LoadAuthority(layout.CAFile(), layout.caKey())
+	if errors.Is(err, fs.ErrNotExist) || recorded.APIServerPort == 0 {
+		return nil, fmt.Errorf("%w: no cluster was ever started in %s", ErrNotRunning, layout.Root())
+	}
+	if err != nil {
+		return nil, err
+	}
+	pair, err := authority.Issue(pki.Request{CommonName: user.Name, Groups: user.Groups, Lifetime: user.TTL}, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return renderKubeconfig(recorded.Name, recorded.server(), user.Name, authority, pair)
+}
+
+func (s state) server() string {
+	return "https://" + net.JoinHostPort(s.Listen, strconv.Itoa(s.APIServerPort))
+}
+
+// renderKubeconfig puts everything into the file itself, so that the file can
+// be copied anywhere.
+func renderKubeconfig(cluster, server, user string, authority *pki.Authority, pair *pki.Pair) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority.CertificatePEM}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.CertificatePEM, ClientKeyData: pair.KeyPEM}
+	context := user + "@" + cluster
+	config.Contexts[context] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = context
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("writing the kubeconfig of %q: %w", user, err)
+	}
+	return content, nil
+}
+
+// updateFile writes the file only if that changes it.
+func updateFile(path string, content []byte) error {
+	if current, err := os.ReadFile(path); err == nil && bytes.Equal(current, content) {
+		return nil
+	}
+	return writeFile(path, content)
+}
+
+// WriteKubeconfig writes a minted kubeconfig so that only the owner can read it.
+func WriteKubeconfig(path string, content []byte) error { return writeFile(path, content) }

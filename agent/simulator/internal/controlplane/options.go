@@ -1,0 +1,176 @@
+// Package controlplane runs a Kubernetes control plane as local processes: it
+// makes the certificates and kubeconfigs, starts the components in order,
+// keeps them running and ends them in order.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The components, in the order in which they start.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+	Podhost           = "podhost"
+)
+
+// AllComponents are all components in the order in which they start.
+var AllComponents = []string{Etcd, APIServer, ControllerManager, Scheduler, Podhost}
+
+// DefaultReadyTimeout is how long a start may take until it is given up.
+const DefaultReadyTimeout = 3 * time.Minute
+
+const (
+	// maxNameLength leaves room for what is appended to the name to make node
+	// names, which are labels of at most 63 characters.
+	maxNameLength = 45
+	maxPort       = 65535
+)
+
+var (
+	// ErrInvalid is wrapped by errors about options.
+	ErrInvalid = errors.New("invalid usage")
+	// ErrInUse is wrapped when another simcluster runs on the data directory.
+	ErrInUse = errors.New("the data directory is in use")
+	// ErrPortTaken is wrapped when a port that was asked for is not free.
+	ErrPortTaken = errors.New("the port is taken")
+	// ErrNotReady is wrapped when the cluster did not become ready.
+	ErrNotReady = errors.New("the cluster did not become ready")
+	// ErrNotRunning is wrapped when no simcluster runs on the data directory.
+	ErrNotRunning = errors.New("no cluster is running")
+)
+
+// PodhostConfig is what the supervisor gives to the podhost.
+type PodhostConfig struct {
+	// NodeName is the podhost's Node.
+	NodeName string
+	// Kubeconfig is the file with the identity of that Node.
+	Kubeconfig string
+	// DataDir is the podhost's own directory.
+	DataDir string
+	// Ready is to be called when the Node is registered and pods can come.
+	Ready func()
+}
+
+// Options say what to run. Validate fills in the defaults.
+type Options struct {
+	// Name is the cluster's name. Empty means the name of the earlier start.
+	Name string
+	// DataDir holds all that is kept between two starts.
+	DataDir string
+	// Components are the components to run, default AllComponents.
+	Components []string
+	// Listen is the address of the API server, default 127.0.0.1.
+	Listen netip.Addr
+	// APIServerPort is the port that was asked for. With nil the port of the
+	// earlier start is kept, with 0 a free one is chosen.
+	APIServerPort *int
+	// Fsync makes etcd write through to the disk.
+	Fsync bool
+	// ExtraArgs are key=value flags by component, which win over the built-in.
+	ExtraArgs map[string][]string
+	// ExitWithParent ends the cluster when the process ParentPID ends. With
+	// ParentPID 0 that is the process which started this one.
+	ExitWithParent bool
+	ParentPID      int
+	// ReadyTimeout bounds the start, default DefaultReadyTimeout.
+	ReadyTimeout time.Duration
+	// Executable is run for each component, as: Executable ChildArg component flags…
+	Executable string
+	ChildArg   string
+	// PodhostNode is the podhost's node name, default "<name>-podhost".
+	PodhostNode string
+	// RunPodhost runs the podhost until the context ends. It is needed if
+	// Components has the podhost.
+	RunPodhost func(ctx context.Context, config PodhostConfig) error
+	// Version is written to ready.json.
+	Version string
+	// Progress gets one line for each step.
+	Progress io.Writer
+}
+
+// Validate checks the options that need no look at the data directory and sets
+// the defaults. Its errors wrap ErrInvalid and name the flag.
+func (o *Options) Validate() error {
+	if o.DataDir == "" {
+		return fmt.Errorf("%w: --data-dir is needed", ErrInvalid)
+	}
+	if o.Name != "" {
+		if err := validateName(o.Name); err != nil {
+			return err
+		}
+	}
+	if !o.Listen.IsValid() {
+		o.Listen = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if o.Listen.IsUnspecified() || o.Listen.IsMulticast() || o.Listen.Zone() != "" {
+		return fmt.Errorf("%w: --listen=%s is not the address of one interface; kubeconfigs need one that clients can reach", ErrInvalid, o.Listen)
+	}
+	if o.APIServerPort != nil && (*o.APIServerPort < 0 || *o.APIServerPort > maxPort) {
+		return fmt.Errorf("%w: --apiserver-port=%d is not between 0 and %d", ErrInvalid, *o.APIServerPort, maxPort)
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = DefaultReadyTimeout
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if err := validateExtraArgs(o.ExtraArgs); err != nil {
+		return err
+	}
+	return o.validateComponents()
+}
+
+func validateName(name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("%w: --name=%q: %s", ErrInvalid, name, strings.Join(problems, "; "))
+	}
+	if len(name) > maxNameLength {
+		return fmt.Errorf("%w: --name=%q has %d characters, at most %d are possible", ErrInvalid, name, len(name), maxNameLength)
+	}
+	return nil
+}
+
+// requirements says which component can't run without which other one.
+var requirements = map[string]string{
+	APIServer: Etcd, ControllerManager: APIServer, Scheduler: APIServer, Podhost: APIServer,
+}
+
+func (o *Options) validateComponents() error {
+	if len(o.Components) == 0 {
+		o.Components = slices.Clone(AllComponents)
+	}
+	for _, name := range o.Components {
+		if !slices.Contains(AllComponents, name) {
+			return fmt.Errorf("%w: --components has %q, possible are %s", ErrInvalid, name, strings.Join(AllComponents, ","))
+		}
+		if needed, ok := requirements[name]; ok && !slices.Contains(o.Components, needed) {
+			return fmt.Errorf("%w: --components has %s without %s, which it needs", ErrInvalid, name, needed)
+		}
+	}
+	if !slices.Contains(o.Components, Podhost) {
+		return nil
+	}
+	if o.RunPodhost == nil {
+		return fmt.Errorf("%w: --components has podhost, which this build is without", ErrInvalid)
+	}
+	if o.PodhostNode != "" {
+		if problems := validation.IsDNS1123Subdomain(o.PodhostNode); len(problems) > 0 {
+			return fmt.Errorf("%w: --podhost-node-name=%q: %s", ErrInvalid, o.PodhostNode, strings.Join(problems, "; "))
+		}
+	}
+	return nil
+}
+
+func (o *Options) has(component string) bool { return slices.Contains(o.Components, component) }

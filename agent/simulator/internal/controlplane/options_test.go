@@ -1,0 +1,233 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestValidate(t *testing.T) {
+	port := func(p int) *int { return &p }
+	podhost := func(context.Context, PodhostConfig) error { return nil }
+	for name, test := range map[string]struct {
+		options Options
+		// want is part of the error, empty for none.
+		want string
+	}{
+		"least":                  {Options{DataDir: "d", RunPodhost: podhost}, ""},
+		"no data directory":      {Options{RunPodhost: podhost}, "--data-dir"},
+		"capital name":           {Options{DataDir: "d", Name: "C1", RunPodhost: podhost}, "--name"},
+		"long name":              {Options{DataDir: "d", Name: strings.Repeat("a", 46), RunPodhost: podhost}, "at most 45"},
+		"longest name":           {Options{DataDir: "d", Name: strings.Repeat("a", 45), RunPodhost: podhost}, ""},
+		"port too high":          {Options{DataDir: "d", APIServerPort: port(65536), RunPodhost: podhost}, "--apiserver-port"},
+		"port negative":          {Options{DataDir: "d", APIServerPort: port(-1), RunPodhost: podhost}, "--apiserver-port"},
+		"all interfaces":         {Options{DataDir: "d", Listen: netip.IPv4Unspecified(), RunPodhost: podhost}, "--listen"},
+		"unknown component":      {Options{DataDir: "d", Components: []string{"kubelet"}}, "kubelet"},
+		"API server alone":       {Options{DataDir: "d", Components: []string{APIServer}}, "etcd"},
+		"scheduler without API":  {Options{DataDir: "d", Components: []string{Etcd, Scheduler}}, "kube-apiserver"},
+		"hub":                    {Options{DataDir: "d", Components: []string{Etcd, APIServer, ControllerManager}}, ""},
+		"no podhost in build":    {Options{DataDir: "d"}, "without"},
+		"bad node name":          {Options{DataDir: "d", PodhostNode: "a_b", RunPodhost: podhost}, "--podhost-node-name"},
+		"flag without value":     {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"debug"}}}, "key=value"},
+		"flag without a name":    {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"=1"}}}, "key=value"},
+		"flag with empty value":  {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"a="}}}, ""},
+		"address with interface": {Options{DataDir: "d", Listen: netip.MustParseAddr("fe80::1%eth0"), RunPodhost: podhost}, "--listen"},
+	} {
+		err := test.options.Validate()
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case test.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: got %v, want ErrInvalid with %q", name, err, test.want)
+		}
+	}
+}
+
+func TestMergeFlags(t *testing.T) {
+	base := []string{"a=1", "b=2", "c=3"}
+	for name, test := range map[string]struct{ extra, want []string }{
+		"none":             {nil, []string{"--a=1", "--b=2", "--c=3"}},
+		"replaces":         {[]string{"b=4"}, []string{"--a=1", "--c=3", "--b=4"}},
+		"adds":             {[]string{"d=4"}, []string{"--a=1", "--b=2", "--c=3", "--d=4"}},
+		"dashes":           {[]string{"--b=4"}, []string{"--a=1", "--c=3", "--b=4"}},
+		"repeated":         {[]string{"d=4", "d=5"}, []string{"--a=1", "--b=2", "--c=3", "--d=4", "--d=5"}},
+		"value with equal": {[]string{"b=x=y"}, []string{"--a=1", "--c=3", "--b=x=y"}},
+	} {
+		if got := mergeFlags(base, test.extra); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// No component but the admin's kubeconfig may have the group that is above all
+// rules, and nobody but the controller manager gets the authority's key.
+func TestFlagsKeepSecretsApart(t *testing.T) {
+	layout, err := NewLayout("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := flagSource{layout: layout, cluster: state{Name: "c", Listen: "127.0.0.1", APIServerPort: 1}, runDir: "/run", ports: map[string]int{}}
+	for _, component := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+		for _, flag := range source.args(component, nil) {
+			if strings.Contains(flag, "admin") {
+				t.Errorf("%s has %s", component, flag)
+			}
+			if strings.HasSuffix(flag, "ca.key") && component != ControllerManager {
+				t.Errorf("%s has %s", component, flag)
+			}
+		}
+	}
+}
+
+func TestAdoptState(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded *state
+		options  Options
+		wantName string
+		wantNode string
+		wantErr  string
+	}{
+		"first start":             {nil, Options{Name: "c1"}, "c1", "", ""},
+		"first start, no name":    {nil, Options{}, "", "", "--name"},
+		"later start":             {&state{Name: "c1"}, Options{}, "c1", "", ""},
+		"later start, same name":  {&state{Name: "c1"}, Options{Name: "c1"}, "c1", "", ""},
+		"later start, other name": {&state{Name: "c1"}, Options{Name: "c2"}, "", "", `holds the cluster "c1"`},
+		"podhost":                 {nil, Options{Name: "c1", Components: []string{Podhost}}, "c1", "c1-podhost", ""},
+		"named podhost":           {nil, Options{Name: "c1", Components: []string{Podhost}, PodhostNode: "n"}, "c1", "n", ""},
+		"node name, no podhost":   {nil, Options{Name: "c1", PodhostNode: "n"}, "c1", "", ""},
+	} {
+		layout, err := NewLayout(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.recorded != nil {
+			if err := writeJSON(layout.stateFile(), test.recorded); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test.options.Listen = loopback
+		got, err := test.options.adoptState(layout)
+		if test.wantErr != "" {
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("%s: got %v, want ErrInvalid with %q", name, err, test.wantErr)
+			}
+			continue
+		}
+		if err != nil || got.Name != test.wantName || test.options.PodhostNode != test.wantNode {
+			t.Errorf("%s: name %q, node %q, error %v; want %q and %q", name, got.Name, test.options.PodhostNode, err, test.wantName, test.wantNode)
+		}
+	}
+}
+
+func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if _, err := findHolder(path); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("without a lock file: %v, want ErrNotRunning", err)
+	}
+	held, err := acquireLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acquireLock(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("second lock: %v, want ErrInUse", err)
+	}
+	found, err := findHolder(path)
+	if err != nil || found.PID != os.Getpid() {
+		t.Errorf("holder %+v (%v), want process %d", found, err, os.Getpid())
+	}
+	held.release()
+	if _, err := findHolder(path); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after the release: %v, want ErrNotRunning", err)
+	}
+}
+
+// A process id that was given to somebody else must never be taken for the
+// supervisor.
+func TestHolderWithAnotherStartTimeIsNotTrusted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := acquireLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.release()
+	if err := os.WriteFile(path, []byte(`{"pid":1,"startTicks":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := findHolder(path); err == nil {
+		t.Errorf("trusted %+v", found)
+	}
+}
+
+func TestRunDir(t *testing.T) {
+	for name, test := range map[string]struct {
+		sub    string
+		inside bool
+	}{
+		"short path": {"d", true},
+		"long path":  {strings.Repeat("d", 120), false},
+	} {
+		layout, err := NewLayout(filepath.Join(t.TempDir(), test.sub))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := layout.makeDirectories(); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := layout.prepareRunDir()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if inside := strings.HasPrefix(dir, layout.Root()); inside != test.inside {
+			t.Errorf("%s: %s is in the data directory: %t, want %t", name, dir, inside, test.inside)
+		}
+		if found, err := layout.findRunDir(); err != nil || found != dir {
+			t.Errorf("%s: found %s (%v), want %s", name, found, err, dir)
+		}
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: mode %o, want 700", name, info.Mode().Perm())
+		}
+		// A supervisor that was killed leaves it behind; the next start
+		// removes it.
+		next, err := layout.prepareRunDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); !test.inside && err == nil {
+			t.Errorf("%s: %s was left behind", name, dir)
+		}
+		layout.removeRunDir()
+		if _, err := os.Stat(next); err == nil {
+			t.Errorf("%s: %s was not removed", name, next)
+		}
+	}
+}
+
+func TestForeignRunDirIsLeftAlone(t *testing.T) {
+	layout, err := NewLayout(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	precious := filepath.Join(t.TempDir(), "precious")
+	link := filepath.Join(t.TempDir(), runDirPrefix+"link")
+	if err := errors.Join(os.Mkdir(precious, 0o700), os.Symlink(precious, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, recorded := range []string{precious, link, "relative"} {
+		if err := writeFile(layout.runDirPointer(), []byte(recorded)); err != nil {
+			t.Fatal(err)
+		}
+		layout.removeRunDir()
+		if _, err := os.Stat(precious); err != nil {
+			t.Fatalf("with %q recorded the directory was removed", recorded)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/portreserve"
+)
+
+const (
+	// keptPortPatience is how long a start waits for the port of the earlier
+	// one: the children of a supervisor that was killed end a moment later.
+	keptPortPatience = 3 * time.Second
+	keptPortPoll     = 50 * time.Millisecond
+)
+
+// reservations are the ports that this cluster holds, by component.
+type reservations map[string]*portreserve.Reservation
+
+// reservePorts takes all ports and records the API server's in the state.
+func (o *Options) reservePorts(cluster *state) (reservations, error) {
+	held := reservations{}
+	apiServer, err := o.reserveAPIServerPort(cluster)
+	if err != nil {
+		return nil, err
+	}
+	held[APIServer] = apiServer
+	cluster.APIServerPort = apiServer.Port()
+	for _, component := range []string{ControllerManager, Scheduler} {
+		reservation, err := portreserve.Reserve(loopback, 0)
+		if err != nil {
+			held.release()
+			return nil, fmt.Errorf("reserving a port for %s: %w", component, err)
+		}
+		held[component] = reservation
+	}
+	return held, nil
+}
+
+// reserveAPIServerPort takes the port that was asked for now or earlier, or
+// the one that was chosen earlier, or a free one. Only a chosen port may be
+// replaced by another when it is taken.
+func (o *Options) reserveAPIServerPort(cluster *state) (*portreserve.Reservation, error) {
+	if o.APIServerPort != nil && *o.APIServerPort != 0 {
+		cluster.APIServerPort, cluster.APIServerPortGiven = *o.APIServerPort, true
+	} else if o.APIServerPort != nil {
+		// An explicit 0 takes back that a port was asked for.
+		cluster.APIServerPortGiven = false
+	}
+	if cluster.APIServerPort == 0 {
+		return portreserve.Reserve(o.Listen, 0)
+	}
+	reservation, err := reserveKept(o.Listen, cluster.APIServerPort)
+	switch {
+	case err == nil:
+		return reservation, nil
+	case !errors.Is(err, portreserve.ErrTaken):
+		return nil, fmt.Errorf("reserving the API server's port: %w", err)
+	case cluster.APIServerPortGiven:
+		return nil, fmt.Errorf("%w: --apiserver-port=%d on %s is in use by another process: end that process, give another port with --apiserver-port, or let one be chosen with --apiserver-port=0", ErrPortTaken, cluster.APIServerPort, o.Listen)
+	}
+	fmt.Fprintf(o.Progress, "port %d of the earlier start is taken by another process, choosing another\n", cluster.APIServerPort)
+	return portreserve.Reserve(o.Listen, 0)
+}
+
+func reserveKept(listen netip.Addr, port int) (*portreserve.Reservation, error) {
+	deadline := time.Now().Add(keptPortPatience)
+	for {
+		reservation, err := portreserve.Reserve(listen, port)
+		if err == nil || !errors.Is(err, portreserve.ErrTaken) || time.Now().After(deadline) {
+			return reservation, err
+		}
+		time.Sleep(keptPortPoll)
+	}
+}
+
+func (r reservations) ports() map[string]int {
+	ports := map[string]int{}
+	for component, reservation := range r {
+		ports[component] = reservation.Port()
+	}
+	return ports
+}
+
+func (r reservations) release() {
+	for _, reservation := range r {
+		_ = reservation.Release()
+	}
+}

@@ -1,0 +1,74 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	shutdownPoll = 100 * time.Millisecond
+	// killPatience bounds the wait for a supervisor that was killed.
+	killPatience = 5 * time.Second
+)
+
+// Shutdown ends the cluster that runs on the data directory and waits until it
+// is gone. When the context ends first, the supervisor is killed, and the
+// kernel kills the components with it; that is an error as well. The error
+// wraps ErrNotRunning if no cluster runs.
+func Shutdown(ctx context.Context, dataDir string) error {
+	layout, err := NewLayout(dataDir)
+	if err != nil {
+		return err
+	}
+	running, err := findHolder(layout.lockFile())
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(running.PID, 0)
+	if err != nil {
+		return fmt.Errorf("opening process %d: %w", running.PID, err)
+	}
+	defer unix.Close(fd)
+	// The descriptor stays with one process. If that one still holds the lock,
+	// it is the one to signal, whatever the process id means later.
+	again, err := findHolder(layout.lockFile())
+	if err != nil {
+		return err
+	}
+	if again != running {
+		return fmt.Errorf("process %d was replaced by %d meanwhile; try again", running.PID, again.PID)
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signalling process %d: %w", running.PID, err)
+	}
+	if waitExit(ctx, fd) == nil {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("killing process %d: %w", running.PID, err)
+	}
+	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	defer cancel()
+	if err := waitExit(killCtx, fd); err != nil {
+		return fmt.Errorf("waiting for the end of process %d, which was killed: %w", running.PID, err)
+	}
+	return fmt.Errorf("process %d did not stop in time and was killed", running.PID)
+}
+
+func waitExit(ctx context.Context, fd int) error {
+	for ctx.Err() == nil {
+		descriptors := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		ready, err := unix.Poll(descriptors, int(shutdownPoll.Milliseconds()))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for a process: %w", err)
+		}
+		if ready > 0 {
+			return nil
+		}
+	}
+	return ctx.Err()
+}

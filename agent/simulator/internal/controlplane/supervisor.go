@@ -1,0 +1,287 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
+)
+
+const (
+	// stopTimeout bounds the whole stop.
+	stopTimeout = 20 * time.Second
+	// logLimit bounds a component's log file, of which there are two generations.
+	logLimit = 8 << 20
+)
+
+// graces are the times that the components have to end by themselves. Together
+// they fit into stopTimeout, as scheduler and controller manager end together.
+var graces = map[string]time.Duration{
+	Podhost:           8 * time.Second,
+	Scheduler:         2 * time.Second,
+	ControllerManager: 2 * time.Second,
+	APIServer:         5 * time.Second,
+	Etcd:              3 * time.Second,
+}
+
+// stopOrder lists who ends together, first to last: nobody loses what it needs
+// to end in order.
+var stopOrder = [][]string{{Podhost}, {Scheduler, ControllerManager}, {APIServer}, {Etcd}}
+
+// supervisor is one running cluster.
+type supervisor struct {
+	options Options
+	layout  Layout
+	cluster state
+	runDir  string
+	ports   reservations
+	spawner *process.Spawner
+	client  kubernetes.Interface
+	logs    map[string]*process.LogFile
+	units   map[string]*process.Unit
+	checks  map[string]healthCheck
+	urls    map[string]string
+	// begun is when the start began.
+	begun time.Time
+	// started is set from the moment that ready.json may be written until the stop.
+	started atomic.Bool
+
+	// output guards the lines of progress, readyFile the writing of ready.json.
+	output, readyFile sync.Mutex
+}
+
+// Run runs the cluster until the context ends, or the parent process does. It
+// returns nil after an ordered stop. Whatever it returns, all components have
+// ended by then.
+func Run(ctx context.Context, options Options) error {
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := options.watchParent(ctx, cancel); err != nil {
+		return err
+	}
+	layout, err := NewLayout(options.DataDir)
+	if err != nil {
+		return err
+	}
+	if err := layout.makeDirectories(); err != nil {
+		return err
+	}
+	held, err := acquireLock(layout.lockFile())
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	s, err := prepare(options, layout)
+	if err != nil {
+		return err
+	}
+	defer s.cleanUp()
+	return s.run(ctx)
+}
+
+// errParentGone is the cause of a stop because the parent process has ended.
+var errParentGone = errors.New("the parent process has ended")
+
+func (o *Options) watchParent(ctx context.Context, cancel context.CancelCauseFunc) error {
+	if !o.ExitWithParent {
+		return nil
+	}
+	parent, err := process.WatchParent(o.ParentPID)
+	if err != nil {
+		return fmt.Errorf("%w; --exit-with-parent=false starts without watching", err)
+	}
+	go func() {
+		if parent.Wait(ctx) == nil {
+			cancel(fmt.Errorf("%w (process %d)", errParentGone, parent.PID()))
+		}
+	}()
+	return nil
+}
+
+// prepare makes everything that the components need and starts none.
+func prepare(options Options, layout Layout) (*supervisor, error) {
+	if err := layout.removeReady(); err != nil {
+		return nil, err
+	}
+	cluster, err := options.adoptState(layout)
+	if err != nil {
+		return nil, err
+	}
+	s := &supervisor{options: options, layout: layout, cluster: cluster, spawner: process.NewSpawner(), begun: time.Now()}
+	if s.runDir, err = layout.prepareRunDir(); err != nil {
+		return nil, err
+	}
+	if s.ports, err = s.options.reservePorts(&s.cluster); err != nil {
+		return nil, err
+	}
+	if err := s.prepareFiles(); err != nil {
+		s.cleanUp()
+		return nil, err
+	}
+	return s, nil
+}
+
+// adoptState joins the options with what earlier starts recorded.
+func (o *Options) adoptState(layout Layout) (state, error) {
+	cluster, err := layout.readState()
+	if err != nil {
+		return state{}, err
+	}
+	switch {
+	case cluster.Name == "" && o.Name == "":
+		return state{}, fmt.Errorf("%w: --name is needed for the first start in a data directory", ErrInvalid)
+	case cluster.Name == "":
+		cluster.Name = o.Name
+	case o.Name != "" && o.Name != cluster.Name:
+		return state{}, fmt.Errorf("%w: --name=%q, but %s holds the cluster %q; choose another --data-dir", ErrInvalid, o.Name, layout.Root(), cluster.Name)
+	}
+	cluster.Listen = o.Listen.String()
+	if !o.has(Podhost) {
+		o.PodhostNode = ""
+	} else if o.PodhostNode == "" {
+		o.PodhostNode = cluster.Name + "-" + Podhost
+	}
+	return cluster, nil
+}
+
+func (s *supervisor) prepareFiles() error {
+	if err := s.layout.ensureIdentities(s.cluster, s.options.PodhostNode); err != nil {
+		return err
+	}
+	if err := writeJSON(s.layout.stateFile(), s.cluster); err != nil {
+		return err
+	}
+	var err error
+	if s.client, err = adminClient(s.layout.AdminKubeconfig()); err != nil {
+		return err
+	}
+	return s.makeUnits()
+}
+
+func (s *supervisor) makeUnits() error {
+	secure, err := secureClient(s.layout.CAFile())
+	if err != nil {
+		return err
+	}
+	ports := s.ports.ports()
+	local := func(component, path string) string {
+		return "https://" + net.JoinHostPort(loopback.String(), strconv.Itoa(ports[component])) + path
+	}
+	s.urls = map[string]string{
+		APIServer:         s.cluster.server() + "/readyz",
+		ControllerManager: local(ControllerManager, "/healthz"),
+		Scheduler:         local(Scheduler, "/healthz"),
+	}
+	podhostReady := &atomic.Bool{}
+	s.checks = map[string]healthCheck{
+		Etcd:    etcdHealth(s.runDir),
+		Podhost: podhostHealth(s.client, s.options.PodhostNode, podhostReady),
+	}
+	for component, url := range s.urls {
+		s.checks[component] = checkHTTP(secure, url, "")
+	}
+	// The controller manager says that it is healthy before it has any
+	// controllers; each one that it has adds a line.
+	s.checks[ControllerManager] = checkHTTP(secure, s.urls[ControllerManager]+"?verbose", "-controller ok")
+	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
+	flags := flagSource{layout: s.layout, cluster: s.cluster, runDir: s.runDir, ports: ports, fsync: s.options.Fsync}
+	for _, component := range s.options.Components {
+		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {
+			return err
+		}
+		launch := s.launchChild(component, flags.args(component, s.options.ExtraArgs[component]))
+		if component == Podhost {
+			logLibraries(s.logs[Podhost])
+			launch = s.launchPodhost(podhostReady)
+		}
+		s.units[component] = process.NewUnit(process.Options{
+			Name:     component,
+			Launch:   launch,
+			Healthy:  s.checks[component],
+			OnChange: s.writeReady,
+			Grace:    graces[component],
+		})
+	}
+	return nil
+}
+
+func (s *supervisor) launchChild(component string, flags []string) func() (process.Instance, error) {
+	return func() (process.Instance, error) {
+		return s.spawner.Start(process.Command{
+			Path:   s.options.Executable,
+			Args:   append([]string{s.options.ChildArg, component}, flags...),
+			Env:    childEnvironment(),
+			Dir:    s.runDir,
+			Output: s.logs[component],
+		})
+	}
+}
+
+func (s *supervisor) launchPodhost(ready *atomic.Bool) func() (process.Instance, error) {
+	return func() (process.Instance, error) {
+		ready.Store(false)
+		return process.InProcess(func(ctx context.Context) error {
+			defer ready.Store(false)
+			return s.options.RunPodhost(ctx, PodhostConfig{
+				NodeName:   s.options.PodhostNode,
+				Kubeconfig: s.layout.kubeconfig(Podhost),
+				DataDir:    s.layout.podhostDir(),
+				Ready:      func() { ready.Store(true) },
+			})
+		}), nil
+	}
+}
+
+// cleanUp gives back what prepare took.
+func (s *supervisor) cleanUp() {
+	s.ports.release()
+	for _, log := range s.logs {
+		log.Close()
+	}
+	s.layout.removeRunDir()
+}
+
+// step prints one line of progress.
+func (s *supervisor) step(format string, args ...any) {
+	s.output.Lock()
+	defer s.output.Unlock()
+	fmt.Fprintf(s.options.Progress, format+"\n", args...)
+}
+
+// writeReady brings ready.json up to date. Nobody can be told if that fails,
+// so it is said on the progress output, and the next change tries again.
+func (s *supervisor) writeReady() {
+	s.readyFile.Lock()
+	defer s.readyFile.Unlock()
+	if !s.started.Load() {
+		return
+	}
+	ready := Ready{
+		Name:            s.cluster.Name,
+		Server:          s.cluster.server(),
+		AdminKubeconfig: s.layout.AdminKubeconfig(),
+		CAFile:          s.layout.CAFile(),
+		SupervisorPID:   os.Getpid(),
+		Components:      map[string]ReadyComponent{},
+		PodhostNode:     s.options.PodhostNode,
+		Version:         s.options.Version,
+	}
+	for name, unit := range s.units {
+		ready.Components[name] = ReadyComponent{PID: unit.Status().PID, HealthURL: s.urls[name], Log: s.layout.LogFile(name)}
+	}
+	if err := writeJSON(s.layout.ReadyFile(), ready); err != nil {
+		s.step("%v", err)
+	}
+}

@@ -1,0 +1,230 @@
+package fakecri
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// exitCodeStopped is what a program without a handler for SIGTERM leaves behind. It keeps the pod of an
+// evicted Job from counting as completed.
+const exitCodeStopped = 128 + 15
+
+// container is one container. It ends by itself when its lifetime is over; that is worked out whenever
+// somebody looks, so that no timer is needed.
+type container struct {
+	// listed is what ListContainers answers; it is replaced, never changed, because callers keep it.
+	listed    *runtimeapi.Container
+	mounts    []*runtimeapi.Mount
+	logPath   string
+	resources *runtimeapi.LinuxContainerResources
+	lifetime  lifetime
+
+	startedAt, finishedAt time.Time
+	exitCode              int32
+}
+
+// CreateContainer adds a container to a sandbox.
+func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
+	if config.GetMetadata().GetName() == "" {
+		return "", status.Error(codes.InvalidArgument, "config.metadata.name: required")
+	}
+	pod := sandboxConfig.GetMetadata()
+	role := r.options.RoleOf(pod.GetNamespace(), pod.GetName(), config.GetMetadata().GetName())
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	parent, ok := r.sandboxes[sandboxID]
+	if !ok {
+		return "", status.Errorf(codes.NotFound, "podSandboxId: sandbox %q not found", sandboxID)
+	}
+	image, reference := imageOf(config.GetImage())
+	made := &container{
+		listed: &runtimeapi.Container{
+			Id:           newID(),
+			PodSandboxId: sandboxID,
+			Metadata:     config.GetMetadata(),
+			Image:        image,
+			ImageRef:     reference,
+			ImageId:      config.GetImage().GetImage(),
+			State:        runtimeapi.ContainerState_CONTAINER_CREATED,
+			CreatedAt:    r.options.Clock.Now().UnixNano(),
+			Labels:       config.GetLabels(),
+			Annotations:  config.GetAnnotations(),
+		},
+		mounts:    config.GetMounts(),
+		logPath:   config.GetLogPath(),
+		resources: config.GetLinux().GetResources(),
+		lifetime:  parent.lifetime.in(role),
+	}
+	r.containers[made.listed.Id] = made
+	return made.listed.Id, nil
+}
+
+// imageOf returns what a container's status says of its image: the name that the user wrote, and the
+// repository with the digest. The kubelet passes the image's ID and the name.
+func imageOf(spec *runtimeapi.ImageSpec) (shown *runtimeapi.ImageSpec, reference string) {
+	name := spec.GetUserSpecifiedImage()
+	if name == "" {
+		return spec, spec.GetImage()
+	}
+	reference = name
+	if !strings.Contains(name, "@") {
+		reference = repositoryOf(name) + "@" + spec.GetImage()
+	}
+	return &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: name, RuntimeHandler: spec.GetRuntimeHandler()}, reference
+}
+
+// StartContainer starts a created container.
+func (r *Runtime) StartContainer(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.find(id)
+	if err != nil {
+		return err
+	}
+	if c.listed.State != runtimeapi.ContainerState_CONTAINER_CREATED {
+		return status.Errorf(codes.FailedPrecondition, "container %q is in state %s", id, c.listed.State)
+	}
+	c.startedAt = r.options.Clock.Now()
+	c.setState(runtimeapi.ContainerState_CONTAINER_RUNNING)
+	return nil
+}
+
+// StopContainer ends a container at once, within any grace period. Stopping what is gone is no error.
+func (r *Runtime) StopContainer(_ context.Context, id string, _ int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.containers[id]; ok {
+		r.stop(c)
+	}
+	return nil
+}
+
+// RemoveContainer forgets a container.
+func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.containers, id)
+	return nil
+}
+
+// ListContainers lists the containers that pass the filter.
+func (r *Runtime) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.containers) == 0 {
+		return nil, nil
+	}
+	listed := make([]*runtimeapi.Container, 0, len(r.containers))
+	for id, c := range r.containers {
+		r.settle(c)
+		if filter.GetId() != "" && filter.GetId() != id {
+			continue
+		}
+		if filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.listed.PodSandboxId {
+			continue
+		}
+		if filter.GetState() != nil && filter.GetState().State != c.listed.State {
+			continue
+		}
+		if matchLabels(c.listed.Labels, filter.GetLabelSelector()) {
+			listed = append(listed, c.listed)
+		}
+	}
+	return listed, nil
+}
+
+// ContainerStatus describes one container.
+func (r *Runtime) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.find(id)
+	if err != nil {
+		return nil, err
+	}
+	r.settle(c)
+	described := &runtimeapi.ContainerStatus{
+		Id:          c.listed.Id,
+		Metadata:    c.listed.Metadata,
+		State:       c.listed.State,
+		CreatedAt:   c.listed.CreatedAt,
+		Image:       c.listed.Image,
+		ImageRef:    c.listed.ImageRef,
+		ImageId:     c.listed.ImageId,
+		Labels:      c.listed.Labels,
+		Annotations: c.listed.Annotations,
+		Mounts:      c.mounts,
+		LogPath:     c.logPath,
+		Resources:   &runtimeapi.ContainerResources{Linux: c.resources},
+	}
+	if !c.startedAt.IsZero() {
+		described.StartedAt = c.startedAt.UnixNano()
+	}
+	if c.listed.State == runtimeapi.ContainerState_CONTAINER_EXITED {
+		described.FinishedAt = c.finishedAt.UnixNano()
+		described.ExitCode = c.exitCode
+		described.Reason = "Completed"
+		if c.exitCode != 0 {
+			described.Reason = "Error"
+		}
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: described}, nil
+}
+
+// UpdateContainerResources remembers the new resources, so that an in-place resize is seen to be done.
+func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.find(id)
+	if err != nil {
+		return err
+	}
+	c.resources = resources.GetLinux()
+	return nil
+}
+
+// find returns a container. The caller holds the lock.
+func (r *Runtime) find(id string) (*container, error) {
+	c, ok := r.containers[id]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "container %q not found", id)
+	}
+	return c, nil
+}
+
+// settle ends the container if its lifetime is over. The caller holds the lock.
+func (r *Runtime) settle(c *container) {
+	if c.listed.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !c.lifetime.ends {
+		return
+	}
+	if end := c.startedAt.Add(c.lifetime.after); !r.options.Clock.Now().Before(end) {
+		c.finish(end, c.lifetime.exitCode)
+	}
+}
+
+// stop ends the container from outside. The caller holds the lock.
+func (r *Runtime) stop(c *container) {
+	r.settle(c)
+	if c.listed.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+		c.finish(r.options.Clock.Now(), exitCodeStopped)
+	}
+}
+
+func (c *container) finish(at time.Time, exitCode int32) {
+	c.finishedAt, c.exitCode = at, exitCode
+	c.setState(runtimeapi.ContainerState_CONTAINER_EXITED)
+}
+
+func (c *container) setState(state runtimeapi.ContainerState) {
+	old := c.listed
+	c.listed = &runtimeapi.Container{
+		Id: old.Id, PodSandboxId: old.PodSandboxId, Metadata: old.Metadata, Image: old.Image,
+		ImageRef: old.ImageRef, ImageId: old.ImageId, State: state, CreatedAt: old.CreatedAt,
+		Labels: old.Labels, Annotations: old.Annotations,
+	}
+}

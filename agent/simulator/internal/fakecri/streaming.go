@@ -1,0 +1,59 @@
+package fakecri
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// errNoProcess answers what needs a real process inside the container.
+var errNoProcess = status.Error(codes.Unimplemented, "a hollow container has no process")
+
+// ExecSync succeeds without output, so that exec hooks and probes do.
+func (r *Runtime) ExecSync(_ context.Context, id string, _ []string, _ time.Duration) ([]byte, []byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.find(id)
+	return nil, nil, err
+}
+
+// Exec is not possible.
+func (r *Runtime) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return nil, errNoProcess
+}
+
+// Attach is not possible.
+func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return nil, errNoProcess
+}
+
+// PortForward is not possible.
+func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return nil, errNoProcess
+}
+
+// ReopenContainerLog does nothing: there is no log.
+func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
+
+// CheckpointContainer is not possible.
+func (r *Runtime) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) error {
+	return errNoProcess
+}
+
+// CheckpointPod is not possible.
+func (r *Runtime) CheckpointPod(context.Context, *runtimeapi.CheckpointPodRequest) error {
+	return errNoProcess
+}
+
+// RestorePod is not possible.
+func (r *Runtime) RestorePod(context.Context, *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
+	return nil, errNoProcess
+}
+
+// GetContainerEvents is not offered; the kubelet lists instead.
+func (r *Runtime) GetContainerEvents(context.Context, chan *runtimeapi.ContainerEventResponse, func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	return status.Error(codes.Unimplemented, "container events are not offered")
+}

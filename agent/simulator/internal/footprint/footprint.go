@@ -1,0 +1,41 @@
+// Package footprint keeps a hollow-node's memory small. A machine runs hundreds of them, so a megabyte
+// saved here is worth more than elsewhere.
+//
+// Part of the work is done while the process initialises: packages are initialised in the order of their
+// paths as far as imports allow, and this one, which imports little, comes before those of Kubernetes.
+package footprint
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+)
+
+// ProfilingFlag is the command line flag that leaves the memory profiler on.
+const ProfilingFlag = "--profiling"
+
+const (
+	// startingGCPercent collects more often than usual while packages initialise, so that what they leave
+	// behind lies closer together: a third of a megabyte for ten milliseconds.
+	startingGCPercent = 50
+	// restingGCPercent lets the heap grow by this share before it is collected. A hollow-node allocates
+	// half a megabyte a minute at rest, so that collecting early costs next to nothing.
+	restingGCPercent = 30
+)
+
+func init() {
+	debug.SetGCPercent(startingGCPercent)
+	// Go keeps caches for every processor it may use. There is no work here for more than one.
+	runtime.GOMAXPROCS(1)
+	// The profiler's tables are more than a megabyte.
+	if !slices.Contains(os.Args, ProfilingFlag) {
+		runtime.MemProfileRate = 0
+	}
+}
+
+// Rest gives back what start-up needed and is not needed any more.
+func Rest() {
+	debug.SetGCPercent(restingGCPercent)
+	debug.FreeOSMemory()
+}

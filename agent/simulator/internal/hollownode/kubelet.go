@@ -1,0 +1,192 @@
+package hollownode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clientset "k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/capabilities"
+	"k8s.io/kubernetes/pkg/kubelet"
+	kubeletapi "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig"
+	kubeletutil "k8s.io/kubernetes/pkg/kubelet/util"
+	"k8s.io/kubernetes/pkg/util/oom"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
+)
+
+// node is a hollow kubelet in the making.
+type node struct {
+	configuration contract.Configuration
+	options       Options
+	settings      *kubeletapi.KubeletConfiguration
+	runtime       *fakecri.Runtime
+	images        *fakecri.Images
+	pods          *podIndex
+}
+
+// newNode puts together what does not need the API server.
+func newNode(c contract.Configuration, options Options) (*node, error) {
+	settings, err := kubeletSettings(c, options.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := setFeatureGates(); err != nil {
+		return nil, fmt.Errorf("setting feature gates: %w", err)
+	}
+	pods := &podIndex{}
+	return &node{
+		configuration: c,
+		options:       options,
+		settings:      settings,
+		runtime:       newRuntime(c, pods),
+		images:        fakecri.NewImages(options.StateDir),
+		pods:          pods,
+	}, nil
+}
+
+// clients are the kubelet's three ways to the API server, over one connection: heartbeats must not wait
+// behind other requests, and events must not take their place.
+type clients struct {
+	main, heartbeat clientset.Interface
+	events          typedcorev1.EventsGetter
+}
+
+func (n *node) clients(config *rest.Config) (clients, error) {
+	main := rest.CopyConfig(config)
+	main.QPS, main.Burst = float32(n.settings.KubeAPIQPS), int(n.settings.KubeAPIBurst)
+	heartbeat := rest.CopyConfig(config)
+	heartbeat.QPS, heartbeat.Timeout = -1, n.settings.NodeStatusUpdateFrequency.Duration
+	events := rest.CopyConfig(config)
+	events.QPS, events.Burst = float32(n.settings.EventRecordQPS), int(n.settings.EventBurst)
+
+	var made clients
+	var problems [3]error
+	made.main, problems[0] = clientset.NewForConfig(main)
+	made.heartbeat, problems[1] = clientset.NewForConfig(heartbeat)
+	made.events, problems[2] = typedcorev1.NewForConfig(events)
+	if err := errors.Join(problems[:]...); err != nil {
+		return clients{}, fmt.Errorf("making the kubelet's clients: %w", err)
+	}
+	return made, nil
+}
+
+// build makes the kubelet. Nothing of it runs before start.
+func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet, *kubelet.Dependencies, error) {
+	made, err := n.clients(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	registration := &registration{client: made.heartbeat}
+	dependencies, err := n.dependencies(ctx, made, registration)
+	if err != nil {
+		return nil, nil, err
+	}
+	var built *kubelet.Kubelet
+	dependencies.OnHeartbeatFailure = func() {
+		utilnet.CloseIdleConnectionsFor(config.Transport)
+		registration.restore(ctx, built.GetNode)
+	}
+	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
+	deferRecorder(dependencies, recorder)
+
+	var tuning error
+	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = tune(k) }}
+	built, err = n.newKubelet(ctx, dependencies)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
+	}
+	if tuning != nil {
+		return nil, nil, fmt.Errorf("tuning the kubelet: %w", tuning)
+	}
+	if dependencies.Recorder != recorder {
+		return nil, nil, errors.New("building the kubelet: it did not take the event recorder")
+	}
+	n.pods.use(built.GetPodByName)
+	return built, dependencies, nil
+}
+
+func (n *node) dependencies(ctx context.Context, made clients, registration *registration) (*kubelet.Dependencies, error) {
+	capacity, err := newResources(n.configuration)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfiguration, err)
+	}
+	return &kubelet.Dependencies{
+		KubeClient:                registration.wrap(made.main),
+		HeartbeatClient:           made.heartbeat,
+		EventClient:               made.events,
+		ProbeManager:              succeedingProbes{},
+		RemoteRuntimeService:      n.runtime,
+		RemoteImageService:        n.images,
+		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes),
+		ContainerManager:          capacity,
+		OSInterface:               kubecontainer.RealOS{},
+		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
+		Mounter:                   mounter{},
+		Subpather:                 &subpath.FakeSubpath{},
+		HostUtil:                  newHost(),
+		VolumePlugins:             volumePlugins(),
+		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
+		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
+	}, nil
+}
+
+// newKubelet calls the kubelet's constructor, most of whose arguments are options of its command line.
+func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencies) (*kubelet.Kubelet, error) {
+	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
+	kubelet.ContainerLogsDir = filepath.Join(n.options.StateDir, "container-logs")
+	const (
+		minimumGCAge            = time.Minute
+		deadContainersPerPod    = 1
+		deadContainersTotal     = 100
+		imagesInStatus          = 50
+		noCloudProvider         = ""
+		noMounterPath           = ""
+		noKernelNotification    = false
+		ignoreEvictionThreshold = false
+		seccompDefault          = false
+	)
+	s := n.settings
+	return kubelet.NewMainKubelet(ctx, s, dependencies, &kubeletconfig.ContainerRuntimeOptions{},
+		n.configuration.NodeName, types.NodeName(n.configuration.NodeName), []net.IP{n.address()},
+		s.ProviderID, noCloudProvider, certificateDir(n.options.StateDir), filepath.Join(n.options.StateDir, "kubelet"), s.PodLogsDir,
+		"", "", s.RegisterNode, s.RegisterWithTaints, nil, noMounterPath, noKernelNotification, ignoreEvictionThreshold,
+		metav1.Duration{Duration: minimumGCAge}, deadContainersPerPod, deadContainersTotal,
+		nodeLabels(n.configuration), imagesInStatus, seccompDefault)
+}
+
+// address is the Node's internal address: the one health is served on, else that of the interface with
+// the default route. The kubelet would look the latter up in the DNS, with every heartbeat.
+func (n *node) address() net.IP {
+	bind := net.ParseIP(n.options.BindAddress)
+	if !bind.IsUnspecified() {
+		return bind
+	}
+	if routed, err := utilnet.ResolveBindAddress(nil); err == nil {
+		return routed
+	}
+	return net.IPv4(127, 0, 0, 1)
+}
+
+// start runs the kubelet. It cannot be stopped but with the process.
+func start(ctx context.Context, k *kubelet.Kubelet, dependencies *kubelet.Dependencies) {
+	k.BirthCry()
+	k.StartGarbageCollection(ctx)
+	go k.Run(ctx, dependencies.PodConfig.Updates())
+}
+
+// certificateDir is where the node's key and certificate are kept.
+func certificateDir(stateDir string) string { return filepath.Join(stateDir, "pki") }

@@ -1,0 +1,86 @@
+// Package hollownode assembles one hollow kubelet: the kubelet's own code around a fake container runtime,
+// registered as a real Node under an identity of its own.
+package hollownode
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/identity"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+)
+
+// ErrConfiguration is wrapped by every error that another start with the same files and flags would meet
+// again.
+var ErrConfiguration = errors.New("bad configuration")
+
+// Options are what a hollow-node process is started with.
+type Options struct {
+	// ConfigDir has the files of the contract: the configuration and the bootstrap kubeconfig.
+	ConfigDir string
+	// StateDir is the only place that is written to. What is in it is found again by a restarted process.
+	StateDir string
+	// BindAddress is where health is served, and unless it is unspecified the Node's internal address.
+	BindAddress string
+	// HealthPort is the port of /healthz and /readyz.
+	HealthPort int
+	// Profiling adds /debug/pprof/ to the health port.
+	Profiling bool
+}
+
+// load checks the options and reads the configuration. All its errors wrap ErrConfiguration.
+func (o Options) load() (contract.Configuration, error) {
+	configuration, err := o.read()
+	if err != nil {
+		return contract.Configuration{}, fmt.Errorf("%w: %w", ErrConfiguration, err)
+	}
+	return configuration, nil
+}
+
+func (o Options) read() (contract.Configuration, error) {
+	if o.ConfigDir == "" || o.StateDir == "" {
+		return contract.Configuration{}, errors.New("a configuration directory and a state directory are required")
+	}
+	if net.ParseIP(o.BindAddress) == nil {
+		return contract.Configuration{}, fmt.Errorf("bind address: want an IP address, got %q", o.BindAddress)
+	}
+	path := filepath.Join(o.ConfigDir, contract.ConfigFileName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return contract.Configuration{}, err
+	}
+	configuration, err := contract.Parse(data)
+	if err != nil {
+		return contract.Configuration{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := checkVersions(configuration); err != nil {
+		return contract.Configuration{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return configuration, identity.CheckBootstrap(o.bootstrapKubeconfig())
+}
+
+func (o Options) bootstrapKubeconfig() string {
+	return filepath.Join(o.ConfigDir, contract.BootstrapKubeconfigFileName)
+}
+
+// checkVersions refuses versions that the kubelet could not report.
+func checkVersions(c contract.Configuration) error {
+	var problems []error
+	if c.KubeletVersion != "" {
+		if err := kubeletversion.Check(c.KubeletVersion); err != nil {
+			problems = append(problems, fmt.Errorf("kubeletVersion: %w", err))
+		}
+	}
+	if c.ContainerRuntimeVersion != "" {
+		if _, err := utilversion.ParseGeneric(c.ContainerRuntimeVersion); err != nil {
+			problems = append(problems, fmt.Errorf("containerRuntimeVersion: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}

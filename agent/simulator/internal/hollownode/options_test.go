@@ -1,0 +1,134 @@
+package hollownode
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+)
+
+const bootstrapKubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: abcdef.0123456789abcdef}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`
+
+func testConfiguration() contract.Configuration {
+	return contract.Configuration{
+		NodeName:   "n1",
+		ProviderID: "hollow://c1/n1",
+		Capacity: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+		},
+		MaxPods: 20,
+	}
+}
+
+// testOptions writes a configuration directory and returns options that are fine.
+func testOptions(t *testing.T, configuration contract.Configuration) Options {
+	t.Helper()
+	data, err := contract.Marshal(configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{ConfigDir: t.TempDir(), StateDir: t.TempDir(), BindAddress: "127.0.0.1"}
+	write(t, filepath.Join(options.ConfigDir, contract.ConfigFileName), string(data))
+	write(t, options.bootstrapKubeconfig(), bootstrapKubeconfig)
+	return options
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBadConfigurationsAreNamed(t *testing.T) {
+	if _, err := testOptions(t, testConfiguration()).load(); err != nil {
+		t.Fatalf("a good configuration is refused: %v", err)
+	}
+	for name, test := range map[string]struct {
+		configuration func(*contract.Configuration)
+		options       func(*testing.T, *Options)
+		want          string
+	}{
+		"no config dir":      {options: func(_ *testing.T, o *Options) { o.ConfigDir = "" }, want: "configuration directory"},
+		"no state dir":       {options: func(_ *testing.T, o *Options) { o.StateDir = "" }, want: "state directory"},
+		"bind address":       {options: func(_ *testing.T, o *Options) { o.BindAddress = "here" }, want: `bind address: want an IP address, got "here"`},
+		"no config":          {options: func(_ *testing.T, o *Options) { o.ConfigDir = filepath.Join(o.ConfigDir, "x") }, want: "config.json"},
+		"unknown field":      {options: writing(contract.ConfigFileName, `{"nodeNam":"x"}`), want: "nodeNam"},
+		"no kubeconfig":      {options: func(_ *testing.T, o *Options) { _ = os.Remove(o.bootstrapKubeconfig()) }, want: contract.BootstrapKubeconfigFileName},
+		"broken kubeconfig":  {options: writing(contract.BootstrapKubeconfigFileName, "{"), want: contract.BootstrapKubeconfigFileName},
+		"empty kubeconfig":   {options: writing(contract.BootstrapKubeconfigFileName, "apiVersion: v1\nkind: Config\n"), want: contract.BootstrapKubeconfigFileName},
+		"kubelet version":    {configuration: func(c *contract.Configuration) { c.KubeletVersion = "1.29" }, want: "kubeletVersion"},
+		"runtime version":    {configuration: func(c *contract.Configuration) { c.ContainerRuntimeVersion = "new" }, want: "containerRuntimeVersion"},
+		"pods in capacity":   {configuration: func(c *contract.Configuration) { c.Capacity[corev1.ResourcePods] = resource.MustParse("5") }, want: "capacity.pods"},
+		"label with a space": {configuration: func(c *contract.Configuration) { c.Labels = map[string]string{"a": "b c"} }, want: "labels"},
+		"taint":              {configuration: func(c *contract.Configuration) { c.Taints = []corev1.Taint{{Key: "k", Effect: "Never"}} }, want: "taints"},
+		"node name":          {configuration: func(c *contract.Configuration) { c.NodeName = "N_1" }, want: "nodeName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configuration := testConfiguration()
+			if test.configuration != nil {
+				test.configuration(&configuration)
+			}
+			options := testOptions(t, configuration)
+			if test.options != nil {
+				test.options(t, &options)
+			}
+			_, err := options.load()
+			if !errors.Is(err, ErrConfiguration) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want a configuration error with %q, got %v", test.want, err)
+			}
+		})
+	}
+}
+
+func writing(file, content string) func(*testing.T, *Options) {
+	return func(t *testing.T, o *Options) { write(t, filepath.Join(o.ConfigDir, file), content) }
+}
+
+func TestNodeLabelsTellWhereTheVersionComesFrom(t *testing.T) {
+	for version, want := range map[string]string{
+		"": versionBuiltIn, kubeletversion.BuiltIn(): versionBuiltIn, "v1.29.4": versionReported,
+	} {
+		configuration := testConfiguration()
+		configuration.KubeletVersion = version
+		configuration.Labels = map[string]string{"a": "b"}
+		labels := nodeLabels(configuration)
+		if labels[versionSourceLabel] != want || labels[hollowLabel] != "true" || labels["a"] != "b" {
+			t.Errorf("version %q: want source %s, got labels %v", version, want, labels)
+		}
+		if len(configuration.Labels) != 1 {
+			t.Errorf("the configuration's own labels were changed: %v", configuration.Labels)
+		}
+	}
+}
+
+// TestNamesAreThoseOfTheAPI compares with the text of the API's constants, because importing their package
+// would pull its dependencies into this module.
+func TestNamesAreThoseOfTheAPI(t *testing.T) {
+	text, err := os.ReadFile("../../../../apis/v1alpha1/names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		hollowLabel, versionSourceLabel, versionBuiltIn, versionReported,
+		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation,
+	} {
+		if !strings.Contains(string(text), `"`+name+`"`) {
+			t.Errorf("apis/v1alpha1 has no constant %q", name)
+		}
+	}
+}

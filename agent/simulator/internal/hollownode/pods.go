@@ -1,0 +1,77 @@
+package hollownode
+
+import (
+	"crypto/sha256"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+)
+
+const (
+	defaultRuntimeName = "hollow"
+	// podCIDRGrace is how long a node waits for its pod CIDR. A controller that gives out CIDRs takes
+	// seconds even when many nodes join; without one the node would wait for ever.
+	podCIDRGrace = 15 * time.Second
+)
+
+// newRuntime makes the container runtime of a configuration.
+func newRuntime(c contract.Configuration, pods *podIndex) *fakecri.Runtime {
+	name, version := c.ContainerRuntimeName, c.ContainerRuntimeVersion
+	if name == "" {
+		name = defaultRuntimeName
+	}
+	if version == "" {
+		version = strings.TrimPrefix(kubeletversion.BuiltIn(), "v")
+	}
+	return fakecri.New(fakecri.Options{
+		Name:            name,
+		Version:         version,
+		FallbackPodCIDR: fallbackPodCIDR(c.NodeName),
+		PodCIDRGrace:    podCIDRGrace,
+		RoleOf:          pods.roleOf,
+	})
+}
+
+// fallbackPodCIDR is a /24 of the shared address space (100.64.0.0/10), chosen by the node's name. It
+// serves clusters that give their nodes no pod CIDR; two nodes may well have the same.
+func fallbackPodCIDR(nodeName string) netip.Prefix {
+	sum := sha256.Sum256([]byte(nodeName))
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 | sum[0]&63, sum[1], 0}), 24)
+}
+
+// podIndex looks up pods in the kubelet, which is built after the runtime that needs them.
+type podIndex struct {
+	lookup atomic.Pointer[func(namespace, name string) (*corev1.Pod, bool)]
+}
+
+func (p *podIndex) use(lookup func(namespace, name string) (*corev1.Pod, bool)) {
+	p.lookup.Store(&lookup)
+}
+
+// roleOf finds out what a container is for.
+func (p *podIndex) roleOf(namespace, pod, container string) fakecri.Role {
+	lookup := p.lookup.Load()
+	if lookup == nil {
+		return fakecri.MainContainer
+	}
+	found, ok := (*lookup)(namespace, pod)
+	if !ok {
+		return fakecri.MainContainer
+	}
+	if isSidecar(found, container) {
+		return fakecri.Sidecar
+	}
+	for i := range found.Spec.InitContainers {
+		if found.Spec.InitContainers[i].Name == container {
+			return fakecri.InitContainer
+		}
+	}
+	return fakecri.MainContainer
+}

@@ -1,0 +1,84 @@
+package hollownode
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/footprint"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/identity"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+)
+
+// settling is how long a kubelet takes to start, on a busy machine.
+const settling = 15 * time.Second
+
+// Run makes this process the hollow kubelet of one Node and returns nil when ctx ends. A kubelet lives as
+// long as its process: Run is called once, and the process must end soon after.
+//
+// The Node stays when the process ends. If the Node is deleted while the process runs, it is registered
+// again within seconds: end the process first to be rid of it.
+func Run(ctx context.Context, options Options) error {
+	configuration, err := options.load()
+	if err != nil {
+		return err
+	}
+	if options.StateDir, err = filepath.Abs(options.StateDir); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	if configuration.KubeletVersion != "" {
+		if err := kubeletversion.Report(configuration.KubeletVersion); err != nil {
+			return err
+		}
+	}
+	n, err := newNode(configuration, options)
+	if err != nil {
+		return err
+	}
+	monitor := &health{gate: n.runtime.Gate(), now: time.Now}
+	if err := monitor.serve(ctx, options); err != nil {
+		return err
+	}
+	if !pause(ctx, configuration.StartupDelay.Duration) {
+		return nil
+	}
+
+	logger := klog.FromContext(ctx)
+	logger.Info("Joining", "node", configuration.NodeName, "kubelet", kubeletversion.BuiltIn())
+	config, err := identity.Join(ctx, identity.Options{
+		NodeName:            configuration.NodeName,
+		BootstrapKubeconfig: options.bootstrapKubeconfig(),
+		Directory:           certificateDir(options.StateDir),
+		UserAgent:           "hollow-node/" + kubeletversion.BuiltIn(),
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k, dependencies, err := n.build(ctx, config)
+	if err != nil {
+		return err
+	}
+	monitor.watch(k)
+	start(ctx, k, dependencies)
+	if pause(ctx, settling) {
+		footprint.Rest()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// pause waits and reports whether ctx is still alive.
+func pause(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
+	}
+}

@@ -1,0 +1,92 @@
+package hollownode
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/features"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
+)
+
+// Labels of every hollow Node; apis/v1alpha1 documents them.
+const (
+	hollowLabel        = "hollowfleet.io/hollow"
+	versionSourceLabel = "hollowfleet.io/kubelet-version-source"
+	versionBuiltIn     = "BuiltIn"
+	versionReported    = "Reported"
+)
+
+// kubeletSettings is the kubelet's configuration: its own defaults, but for what needs a real machine,
+// costs time or memory without being seen in the API, or would slow down many pods at once.
+func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.KubeletConfiguration, error) {
+	var versioned kubeletconfigv1beta1.KubeletConfiguration
+	// An empty set, unlike none, means no eviction thresholds: nothing of the machine is ever used up.
+	versioned.EvictionHard = map[string]string{}
+	v1beta1.SetDefaults_KubeletConfiguration(&versioned)
+	settings := &kubeletconfig.KubeletConfiguration{}
+	if err := v1beta1.Convert_v1beta1_KubeletConfiguration_To_config_KubeletConfiguration(&versioned, settings, nil); err != nil {
+		return nil, fmt.Errorf("making the kubelet's configuration: %w", err)
+	}
+
+	settings.EnableServer = false
+	settings.Port, settings.ReadOnlyPort, settings.HealthzPort = 0, 0, 0
+	settings.PodLogsDir = filepath.Join(stateDir, "pod-logs")
+	settings.StaticPodPath = ""
+	settings.ResolverConfig = ""
+	// Without an address the kubelet complains of every pod; no container ever uses it.
+	settings.ClusterDNS, settings.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"
+
+	settings.ProviderID = c.ProviderID
+	settings.MaxPods = c.MaxPods
+	settings.RegisterNode = true
+	settings.RegisterWithTaints = c.Taints
+	settings.EnableControllerAttachDetach = true
+
+	settings.CgroupsPerQOS = false
+	settings.CgroupRoot = ""
+	settings.EnforceNodeAllocatable = nil
+	settings.LocalStorageCapacityIsolation = false
+	settings.MakeIPTablesUtilChains = false
+	settings.ProtectKernelDefaults = false
+	settings.FailSwapOn = false
+
+	settings.SerializeImagePulls = false
+	settings.RegistryPullQPS = 0
+	settings.ImageGCHighThresholdPercent, settings.ImageGCLowThresholdPercent = 85, 80
+
+	settings.ConfigMapAndSecretChangeDetectionStrategy = kubeletconfig.TTLCacheChangeDetectionStrategy
+	settings.VolumeStatsAggPeriod = metav1.Duration{Duration: -time.Second} // off
+	settings.ContainerLogMaxSize = "-1"                                     // no rotation
+	settings.EventRecordQPS, settings.EventBurst = 5, 20
+	return settings, nil
+}
+
+// setFeatureGates turns off features that hold a watch open for something no hollow pod uses.
+func setFeatureGates() error {
+	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
+		string(features.PodCertificateRequest): false,
+	})
+}
+
+// nodeLabels are the configured labels and those that every hollow Node has.
+func nodeLabels(c contract.Configuration) map[string]string {
+	labels := maps.Clone(c.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[hollowLabel] = "true"
+	labels[versionSourceLabel] = versionBuiltIn
+	if c.KubeletVersion != "" && c.KubeletVersion != kubeletversion.BuiltIn() {
+		labels[versionSourceLabel] = versionReported
+	}
+	return labels
+}

@@ -1,0 +1,61 @@
+package hollownode
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// waited is how long the loop was held back.
+func waited(p *pacer) time.Duration {
+	before := time.Now()
+	p.wait()
+	return time.Since(before)
+}
+
+func TestPacer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(5*time.Second, 2*time.Second)
+		if got := waited(p); got != 0 {
+			t.Errorf("a new pacer held the loop back for %s", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := waited(p); got != 5*time.Second {
+			t.Errorf("idle: want the idle time, got %s", got)
+		}
+		done := p.use()
+		if got := waited(p); got != 0 {
+			t.Errorf("in use: held back for %s", got)
+		}
+		time.Sleep(time.Hour)
+		if got := waited(p); got != 0 {
+			t.Errorf("in use for long: held back for %s", got)
+		}
+		done()
+		if got := waited(p); got != 0 {
+			t.Errorf("just used: held back for %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := waited(p); got != 5*time.Second {
+			t.Errorf("idle again: want the idle time, got %s", got)
+		}
+	})
+}
+
+func TestPacerWakesEveryWaitingLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(time.Hour, 0)
+		time.Sleep(time.Second)
+		ended := make(chan time.Duration, 2)
+		for range 2 {
+			go func() { ended <- waited(p) }()
+		}
+		time.Sleep(time.Second)
+		defer p.use()()
+		for range 2 {
+			if got := <-ended; got != time.Second {
+				t.Errorf("a loop went on after %s, want 1s: when somebody needs it", got)
+			}
+		}
+	})
+}

@@ -1,0 +1,386 @@
+package podhost_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/backoff"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = 60 * time.Second
+
+// cluster is the control plane that all tests of this package share.
+type cluster struct {
+	program string
+	dataDir string
+	client  kubernetes.Interface
+	stop    func()
+}
+
+var shared struct {
+	once sync.Once
+	*cluster
+	err error
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(runChild())
+	}
+	if os.Getenv(serverVariable) != "" {
+		os.Exit(runServer())
+	}
+	code := m.Run()
+	if shared.cluster != nil {
+		shared.cluster.stop()
+	}
+	os.Exit(code)
+}
+
+// theCluster starts the control plane when the first test needs it.
+func theCluster(t *testing.T) *cluster {
+	t.Helper()
+	shared.once.Do(func() { shared.cluster, shared.err = startCluster() })
+	if shared.err != nil {
+		t.Fatalf("no control plane to test against: %v", shared.err)
+	}
+	return shared.cluster
+}
+
+func startCluster() (*cluster, error) {
+	bin := os.Getenv("HOLLOWFLEET_BIN")
+	if bin == "" {
+		return nil, errors.New("HOLLOWFLEET_BIN is not set; it names the directory with the simcluster program, which \"make build\" fills")
+	}
+	program, err := filepath.Abs(filepath.Join(bin, "simcluster"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("HOLLOWFLEET_BIN has no simcluster program; \"make build\" makes it: %w", err)
+	}
+	dataDir, err := os.MkdirTemp("", "podhost-test-")
+	if err != nil {
+		return nil, err
+	}
+	var output bytes.Buffer
+	command := exec.Command(program, "start", "--name", "podhost-test", "--data-dir", dataDir,
+		"--components", "etcd,kube-apiserver,kube-controller-manager,kube-scheduler")
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	c := &cluster{program: program, dataDir: dataDir, stop: func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		<-ended
+		_ = os.RemoveAll(dataDir)
+	}}
+	deadline := time.After(2 * time.Minute)
+	for {
+		if _, err := os.Stat(filepath.Join(dataDir, "ready.json")); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			return nil, fmt.Errorf("simcluster ended: %w\n%s", err, output.String())
+		case <-deadline:
+			c.stop()
+			return nil, fmt.Errorf("simcluster did not become ready:\n%s", output.String())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dataDir, "kubeconfigs", "admin.conf"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 200, 400
+	c.client, err = kubernetes.NewForConfig(config)
+	return c, err
+}
+
+// identity makes a kubeconfig for a node.
+func (c *cluster) identity(t *testing.T, node string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), node+".conf")
+	output, err := exec.Command(c.program, "kubeconfig", "--data-dir", c.dataDir,
+		"--user", "system:node:"+node, "--group", "system:nodes", "--out", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("making an identity for node %s: %v\n%s", node, err, output)
+	}
+	return file
+}
+
+// testHost is a podhost with a namespace for its test.
+type testHost struct {
+	*cluster
+	t         *testing.T
+	node      string
+	namespace string
+	options   podhost.Options
+	stop      func() error
+}
+
+// startHost runs a podhost for one test, in this process. Its one image "host"
+// is the machine's own root directory.
+func startHost(t *testing.T, adjust ...func(*podhost.Options)) *testHost {
+	t.Helper()
+	h := newTestHost(t)
+	for _, a := range adjust {
+		a(&h.options)
+	}
+	h.start()
+	return h
+}
+
+func newTestHost(t *testing.T) *testHost {
+	t.Helper()
+	c := theCluster(t)
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	name = strings.Trim(name[:min(len(name), 50)], "-")
+	h := &testHost{cluster: c, t: t, node: name, namespace: name, options: podhost.Options{
+		Name:          name,
+		Kubeconfig:    c.identity(t, name),
+		DataDir:       filepath.Join(t.TempDir(), "podhost"),
+		Images:        map[string]string{"host": "/"},
+		Backoff:       backoff.Policy{Initial: 200 * time.Millisecond, Max: time.Second},
+		RefreshPeriod: 200 * time.Millisecond,
+		ShutdownGrace: time.Second,
+	}}
+	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("making a namespace: %v", err)
+	}
+	h.eventually("the namespace has its service account", func() error {
+		_, err := c.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	t.Cleanup(func() {
+		_ = podhost.Clean(h.options.DataDir)
+		_ = c.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = c.client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	return h
+}
+
+// start runs the podhost and waits until it is ready.
+func (h *testHost) start() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	options := h.options
+	options.Ready = func() { close(ready) }
+	go func() { ended <- podhost.Run(ctx, options) }()
+	h.stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(patience):
+			return errors.New("the podhost did not end")
+		}
+	})
+	h.t.Cleanup(func() {
+		if err := h.stop(); err != nil {
+			h.t.Errorf("the podhost ended with: %v", err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		h.t.Fatalf("the podhost ended before it was ready: %v", err)
+	case <-time.After(patience):
+		h.t.Fatal("the podhost did not become ready")
+	}
+}
+
+// eventually repeats a check until it succeeds.
+func (h *testHost) eventually(what string, check func() error) {
+	h.t.Helper()
+	eventually(h.t, what, check)
+}
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(25 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("not in time: %s: %v", what, err)
+}
+
+// pod describes a pod that is bound to the podhost's node.
+func (h *testHost) pod(name string, command ...string) *corev1.Pod {
+	no := false
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: h.namespace},
+		Spec: corev1.PodSpec{
+			NodeName:                     h.node,
+			AutomountServiceAccountToken: &no,
+			EnableServiceLinks:           &no,
+			Containers:                   []corev1.Container{{Name: "main", Image: "host", Command: command}},
+		},
+	}
+}
+
+// script describes a pod that runs a shell script.
+func (h *testHost) script(name, script string) *corev1.Pod {
+	return h.pod(name, "/bin/sh", "-c", script)
+}
+
+func (h *testHost) create(pod *corev1.Pod) *corev1.Pod {
+	h.t.Helper()
+	created, err := h.client.CoreV1().Pods(h.namespace).Create(h.t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		h.t.Fatalf("creating pod %s: %v", pod.Name, err)
+	}
+	return created
+}
+
+func (h *testHost) get(name string) (*corev1.Pod, error) {
+	return h.client.CoreV1().Pods(h.namespace).Get(h.t.Context(), name, metav1.GetOptions{})
+}
+
+// await waits until the pod is as wanted, and returns it. The check returns "",
+// or what is still wrong.
+func (h *testHost) await(name, what string, check func(*corev1.Pod) string) *corev1.Pod {
+	h.t.Helper()
+	var pod *corev1.Pod
+	h.eventually(fmt.Sprintf("pod %s %s", name, what), func() (err error) {
+		if pod, err = h.get(name); err != nil {
+			return err
+		}
+		if problem := check(pod); problem != "" {
+			return fmt.Errorf("%s; status: %s", problem, summary(pod))
+		}
+		return nil
+	})
+	return pod
+}
+
+func (h *testHost) awaitReady(name string) *corev1.Pod {
+	h.t.Helper()
+	return h.await(name, "is ready", func(pod *corev1.Pod) string {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				return ""
+			}
+		}
+		return "it is not ready"
+	})
+}
+
+func (h *testHost) awaitPhase(name string, phase corev1.PodPhase) *corev1.Pod {
+	h.t.Helper()
+	return h.await(name, "is "+string(phase), func(pod *corev1.Pod) string {
+		if pod.Status.Phase == phase {
+			return ""
+		}
+		return "it is " + string(pod.Status.Phase)
+	})
+}
+
+func (h *testHost) delete(name string, options metav1.DeleteOptions) {
+	h.t.Helper()
+	if err := h.client.CoreV1().Pods(h.namespace).Delete(h.t.Context(), name, options); err != nil {
+		h.t.Fatalf("deleting pod %s: %v", name, err)
+	}
+}
+
+func (h *testHost) awaitGone(name string) {
+	h.t.Helper()
+	h.eventually("pod "+name+" is gone", func() error {
+		pod, err := h.get(name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("it is there: %s", summary(pod))
+	})
+}
+
+// awaitEvent waits for an event about a pod whose message has the text.
+func (h *testHost) awaitEvent(name, reason, text string) {
+	h.t.Helper()
+	h.eventually(fmt.Sprintf("an event %s about pod %s with %q", reason, name, text), func() error {
+		events, err := h.client.CoreV1().Events(h.namespace).List(h.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for _, event := range events.Items {
+			if event.InvolvedObject.Name != name {
+				continue
+			}
+			if event.Reason == reason && strings.Contains(event.Message, text) {
+				return nil
+			}
+			seen = append(seen, event.Reason+": "+event.Message)
+		}
+		return fmt.Errorf("there are %q", seen)
+	})
+}
+
+// logs returns a container's log through the API server.
+func (h *testHost) logs(name string, options corev1.PodLogOptions) (string, error) {
+	content, err := h.client.CoreV1().Pods(h.namespace).GetLogs(name, &options).DoRaw(h.t.Context())
+	return string(content), err
+}
+
+// awaitLog waits until the log has the text.
+func (h *testHost) awaitLog(name, text string) string {
+	h.t.Helper()
+	var log string
+	h.eventually(fmt.Sprintf("the log of pod %s has %q", name, text), func() (err error) {
+		if log, err = h.logs(name, corev1.PodLogOptions{}); err != nil {
+			return err
+		}
+		if !strings.Contains(log, text) {
+			return fmt.Errorf("it is %q", log)
+		}
+		return nil
+	})
+	return log
+}
+
+func summary(pod *corev1.Pod) string {
+	text := fmt.Sprintf("%s %s %s deletion %v;", pod.Status.Phase, pod.Status.Reason, pod.Status.Message, pod.DeletionTimestamp)
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, status := range list {
+			text += fmt.Sprintf(" %s restarts=%d ready=%v state=%+v;", status.Name, status.RestartCount, status.Ready, status.State)
+		}
+	}
+	return text
+}
+
+// mainStatus is the status of the pod's first container, or an empty one.
+func mainStatus(pod *corev1.Pod) corev1.ContainerStatus {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return corev1.ContainerStatus{}
+	}
+	return pod.Status.ContainerStatuses[0]
+}

@@ -1,0 +1,183 @@
+package logfile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, limit int64, pieces ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "container", "0.log")
+	writer, err := Create(path, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := writer.Stream("stdout")
+	for _, piece := range pieces {
+		if _, err := stream.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string, options Options) string {
+	t.Helper()
+	var output bytes.Buffer
+	if err := Read(context.Background(), path, &options, func() bool { return false }, &output); err != nil {
+		t.Fatal(err)
+	}
+	return output.String()
+}
+
+func TestTextIsReadBackAsWritten(t *testing.T) {
+	long := strings.Repeat("long ", 2*maxLine)
+	for name, pieces := range map[string][]string{
+		"lines":            {"one\ntwo\n", "three\n"},
+		"pieces of lines":  {"o", "ne\nt", "wo\n"},
+		"empty lines":      {"\n\n", "x\n"},
+		"a very long line": {long + "\n", "after\n"},
+		"exactly one line": {strings.Repeat("x", maxLine), "\n", "after\n"},
+	} {
+		want := strings.Join(pieces, "")
+		if got := read(t, write(t, 1<<20, pieces...), Options{}); got != want {
+			t.Errorf("%s: read %d bytes %.60q, want %d bytes %.60q", name, len(got), got, len(want), want)
+		}
+	}
+	if got := read(t, write(t, 1<<20, "no end of line"), Options{}); got != "no end of line\n" {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestOptionsSelectLines(t *testing.T) {
+	path := write(t, 1<<20, "one\ntwo\nthree\n")
+	two, four := int64(2), int64(4)
+	if got := read(t, path, Options{TailLines: &two}); got != "two\nthree\n" {
+		t.Errorf("the last two lines are %q", got)
+	}
+	if got := read(t, path, Options{LimitBytes: &four}); got != "one\n" {
+		t.Errorf("the first four bytes are %q", got)
+	}
+	if got := read(t, path, Options{Since: time.Now().Add(time.Hour)}); got != "" {
+		t.Errorf("since the future there is %q", got)
+	}
+	stamped := read(t, path, Options{Timestamp: true})
+	if _, err := time.Parse(time.RFC3339Nano, strings.Fields(stamped)[0]); err != nil {
+		t.Errorf("%q does not begin with a time", stamped)
+	}
+}
+
+func TestSizeIsBounded(t *testing.T) {
+	const limit = 4096
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("line %d\n", i))
+	}
+	path := write(t, limit, lines...)
+	var total int64
+	for _, file := range []string{path, Rotated(path)} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > limit {
+			t.Errorf("%s has %d bytes", file, info.Size())
+		}
+		total += info.Size()
+	}
+	if total <= limit {
+		t.Errorf("only %d bytes are kept", total)
+	}
+	got := read(t, path, Options{})
+	if !strings.HasSuffix(strings.Join(lines, ""), got) || !strings.HasSuffix(got, "line 999\n") {
+		t.Errorf("what is read is not the end of what was written: %.40q … %q", got, got[max(0, len(got)-40):])
+	}
+}
+
+func TestTail(t *testing.T) {
+	path := write(t, 1<<20, "one\ntwo\nthree\n")
+	for _, test := range []struct {
+		lines, bytes int
+		want         string
+	}{
+		{2, 100, "two\nthree\n"},
+		{80, 100, "one\ntwo\nthree\n"},
+		{80, 11, "two\nthree\n"},
+		{80, 8, "three\n"},
+		{1, 3, "ee\n"},
+	} {
+		if got, err := Tail(path, test.lines, test.bytes); err != nil || got != test.want {
+			t.Errorf("the last %d lines and %d bytes are %q (%v), want %q", test.lines, test.bytes, got, err, test.want)
+		}
+	}
+}
+
+func TestFollowEndsWithTheContainer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	writer, err := Create(path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	stdout, stderr := writer.Stream("stdout"), writer.Stream("stderr")
+	fmt.Fprintln(stdout, "first")
+
+	var running atomic.Bool
+	running.Store(true)
+	output := &lockedBuffer{}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Read(context.Background(), path, &Options{Follow: true}, running.Load, output)
+	}()
+	await(t, output, "first\n")
+	fmt.Fprintln(stderr, "second")
+	await(t, output, "first\nsecond\n")
+	running.Store(false)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("following did not end")
+	}
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+func await(t *testing.T, b *lockedBuffer, want string) {
+	t.Helper()
+	got := ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+		b.mu.Lock()
+		got = b.text.String()
+		b.mu.Unlock()
+		if got == want {
+			return
+		}
+	}
+	t.Fatalf("read %q, want %q", got, want)
+}

@@ -1,0 +1,72 @@
+package logfile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crilogs "k8s.io/cri-client/pkg/logs"
+)
+
+// Options selects what Read returns.
+type Options = crilogs.LogOptions
+
+// Read copies the log to the writer, without the stamps unless the options ask
+// for them. To follow a log, running tells whether its container still runs.
+func Read(ctx context.Context, path string, options *Options, running func() bool, output io.Writer) error {
+	if !options.Follow {
+		if err := readRotated(ctx, path, options, output); err != nil {
+			return err
+		}
+	}
+	return crilogs.ReadLogs(ctx, path, "container", options, liveness{running: running}, output, output)
+}
+
+// readRotated copies the older file, unless only the last lines are wanted,
+// which the newer file holds.
+func readRotated(ctx context.Context, path string, options *Options, output io.Writer) error {
+	older := Rotated(path)
+	if _, err := os.Stat(older); options.TailLines != nil || options.LimitBytes != nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return crilogs.ReadLogs(ctx, older, "", options, nil, output, output)
+}
+
+// liveness answers the one question that the reader asks a container runtime.
+type liveness struct {
+	internalapi.RuntimeService
+	running func() bool
+}
+
+// ContainerStatus implements the one method of the runtime service in use.
+func (l liveness) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
+	state := runtimeapi.ContainerState_CONTAINER_EXITED
+	if l.running() {
+		state = runtimeapi.ContainerState_CONTAINER_RUNNING
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}, nil
+}
+
+// Tail returns the end of the log's text: at most the given number of lines
+// and bytes.
+func Tail(path string, lines int, limit int) (string, error) {
+	count := int64(lines)
+	var output bytes.Buffer
+	if err := crilogs.ReadLogs(context.Background(), path, "", &Options{TailLines: &count}, nil, &output, &output); err != nil {
+		return "", fmt.Errorf("reading the end of the log: %w", err)
+	}
+	text := output.Bytes()
+	if len(text) > limit {
+		text = text[len(text)-limit:]
+		// Do not begin in the middle of a line, unless there is only one.
+		if _, rest, found := bytes.Cut(text, []byte("\n")); found && len(rest) > 0 {
+			text = rest
+		}
+	}
+	return string(text), nil
+}

@@ -1,0 +1,97 @@
+package podhost
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/backoff"
+)
+
+const (
+	defaultPods           = 500
+	defaultShutdownGrace  = 5 * time.Second
+	defaultRefreshPeriod  = 20 * time.Second
+	defaultLogLimit       = 8 << 20
+	defaultStatusInterval = 5 * time.Minute
+)
+
+// Options describe a podhost.
+type Options struct {
+	// Name is the name of the Node.
+	Name string
+	// Kubeconfig is a file with the identity system:node:<Name>.
+	Kubeconfig string
+	// DataDir is a directory of the podhost's own. It is made if it is not there.
+	DataDir string
+	// Images maps image names to directories that play their root file systems.
+	Images map[string]string
+	// Capacity is what the Node has to offer. What it leaves out is the
+	// machine's CPUs and memory, and 500 pods.
+	Capacity corev1.ResourceList
+	// Ready is called once, when the Node is registered and pods can come.
+	Ready func()
+	// Backoff is how long containers that fail wait for their restart. The
+	// default is the kubelet's.
+	Backoff backoff.Policy
+	// ShutdownGrace bounds the time that processes have to end when the
+	// podhost ends. The default is 5 s.
+	ShutdownGrace time.Duration
+	// RefreshPeriod is the time between two looks at the sources of volumes.
+	// The default is 20 s.
+	RefreshPeriod time.Duration
+	// LogLimit bounds a container's log file in bytes. One older file of the
+	// same size is kept. The default is 8 MiB.
+	LogLimit int64
+}
+
+func (o *Options) complete() error {
+	if o.Name == "" || o.Kubeconfig == "" || o.DataDir == "" {
+		return errors.New("a podhost needs a name, a kubeconfig and a data directory")
+	}
+	if ready := o.Ready; ready != nil {
+		o.Ready = sync.OnceFunc(ready)
+	} else {
+		o.Ready = func() {}
+	}
+	o.Backoff = o.Backoff.WithDefaults()
+	if o.ShutdownGrace == 0 {
+		o.ShutdownGrace = defaultShutdownGrace
+	}
+	if o.RefreshPeriod == 0 {
+		o.RefreshPeriod = defaultRefreshPeriod
+	}
+	if o.LogLimit == 0 {
+		o.LogLimit = defaultLogLimit
+	}
+	capacity, err := machineCapacity()
+	if err != nil {
+		return err
+	}
+	for name, quantity := range o.Capacity {
+		capacity[name] = quantity
+	}
+	o.Capacity = capacity
+	return nil
+}
+
+// machineCapacity is what the machine has to offer.
+func machineCapacity() (corev1.ResourceList, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return nil, fmt.Errorf("reading the size of the machine's memory: %w", err)
+	}
+	memory := int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // the types differ between architectures
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(defaultPods, resource.DecimalSI),
+	}, nil
+}

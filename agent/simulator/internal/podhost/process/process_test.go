@@ -1,0 +1,255 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 30 * time.Second
+
+// childVariable makes this test program launch a process and wait, so that a
+// test can kill the launcher.
+const childVariable = "PROCESS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if script := os.Getenv(childVariable); script != "" {
+		os.Unsetenv(childVariable)
+		// A change of user clears the death signal that was set before it.
+		identity := Identity{SwitchUser: os.Geteuid() == 0, UID: 65532, GID: 65532}
+		p, err := NewLauncher().Start(Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Stdout: os.Stdout, Identity: identity})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		<-p.Done()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(text)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func shell(script string) Spec {
+	return Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}}
+}
+
+func start(t *testing.T, spec Spec) *Process {
+	t.Helper()
+	launcher := NewLauncher()
+	t.Cleanup(launcher.Close)
+	p, err := launcher.Start(spec)
+	if err != nil {
+		t.Fatalf("starting %v: %v", spec.Argv, err)
+	}
+	return p
+}
+
+func wait(t *testing.T, p *Process) Exit {
+	t.Helper()
+	select {
+	case <-p.Done():
+		return p.Exit()
+	case <-time.After(patience):
+		t.Fatal("the process did not end")
+		return Exit{}
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("not in time: %s", what)
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func TestExitCodesAndSignals(t *testing.T) {
+	for _, test := range []struct {
+		script string
+		want   Exit
+	}{
+		{"exit 0", Exit{Code: 0}},
+		{"exit 7", Exit{Code: 7}},
+		{"kill -TERM $$", Exit{Code: 143, Signal: syscall.SIGTERM}},
+		{"kill -KILL $$", Exit{Code: 137, Signal: syscall.SIGKILL}},
+	} {
+		exit := wait(t, start(t, shell(test.script)))
+		exit.At = time.Time{}
+		if exit != test.want {
+			t.Errorf("%q ended with %+v, want %+v", test.script, exit, test.want)
+		}
+	}
+}
+
+func TestOutputEnvironmentAndDirectory(t *testing.T) {
+	directory, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr output
+	spec := shell(`echo "$A in $(pwd) as $0"; echo problem >&2; head -c 100000 /dev/zero | tr '\0' x`)
+	spec.Env = append(spec.Env, "A=b c")
+	spec.Dir = directory
+	spec.Stdout, spec.Stderr = &stdout, &stderr
+	if exit := wait(t, start(t, spec)); exit.Code != 0 {
+		t.Errorf("it ended with %+v", exit)
+	}
+	want := "b c in " + directory + " as sh\n" + strings.Repeat("x", 100000)
+	if stdout.String() != want {
+		t.Errorf("it printed %d bytes beginning with %.80q, want %d bytes", len(stdout.String()), stdout.String(), len(want))
+	}
+	if stderr.String() != "problem\n" {
+		t.Errorf("it complained %q", stderr.String())
+	}
+}
+
+func TestProgramsThatCannotStart(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	launcher := NewLauncher()
+	defer launcher.Close()
+	for _, test := range []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"no such program", Spec{Path: "/no/such/program", Argv: []string{"x"}, Dir: "/"}, "no such file"},
+		{"no program", Spec{Path: text, Argv: []string{"x"}, Dir: "/"}, "exec format error"},
+		{"no such directory", Spec{Path: "/bin/sh", Argv: []string{"x"}, Dir: "/no/such/directory"}, "no such file"},
+	} {
+		_, err := launcher.Start(test.spec)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+func TestSignalsReachTheGroup(t *testing.T) {
+	var stdout output
+	spec := shell(`trap 'echo got it; exit 3' TERM; (trap 'echo child too; exit' TERM; echo ready; while :; do sleep 0.05; done) & while :; do sleep 0.05; done`)
+	spec.Stdout = &stdout
+	p := start(t, spec)
+	eventually(t, "the child is ready", func() bool { return strings.Contains(stdout.String(), "ready") })
+	p.Signal(syscall.SIGTERM)
+	if exit := wait(t, p); exit.Code != 3 {
+		t.Errorf("it ended with %+v", exit)
+	}
+	if !strings.Contains(stdout.String(), "got it") {
+		t.Errorf("it printed %q", stdout.String())
+	}
+}
+
+func TestGroupEndsWithItsLeader(t *testing.T) {
+	var stdout output
+	spec := shell(`sleep 1000 & echo $!`)
+	spec.Stdout = &stdout
+	wait(t, start(t, spec))
+	child, err := strconv.Atoi(strings.TrimSpace(stdout.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the leader's child has ended", func() bool { return !alive(child) })
+}
+
+func TestProcessesEndWithTheLauncher(t *testing.T) {
+	launcher := NewLauncher()
+	p, err := launcher.Start(shell("exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	launcher.Close()
+	if exit := wait(t, p); exit.Signal != syscall.SIGKILL {
+		t.Errorf("it ended with %+v", exit)
+	}
+	if _, err := launcher.Start(shell("exit 0")); !errors.Is(err, ErrClosed) {
+		t.Errorf("starting another gave %v", err)
+	}
+}
+
+func TestProcessesEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
+	program := exec.Command("/proc/self/exe")
+	program.Env = append(os.Environ(), childVariable+"=echo $$; exec sleep 1000")
+	stdout, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscanln(stdout, &child); err != nil {
+		t.Fatalf("reading the process ID: %v", err)
+	}
+	if !alive(child) {
+		t.Fatalf("process %d does not run", child)
+	}
+	if err := program.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = program.Wait()
+	eventually(t, "the process has ended with its launcher", func() bool { return !alive(child) })
+}
+
+func TestKillMarked(t *testing.T) {
+	var stdout output
+	spec := shell(`setsid sleep 1000 >/dev/null 2>&1 & echo $!; wait`)
+	spec.Env = append(spec.Env, "MARK=this one", "OTHER=x")
+	spec.Stdout = &stdout
+	p := start(t, spec)
+	unmarked := shell("exec sleep 1000")
+	unmarked.Env = append(unmarked.Env, "MARK=this one too", "XMARK=this one")
+	other := start(t, unmarked)
+	eventually(t, "the child is known", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+	child, err := strconv.Atoi(strings.TrimSpace(stdout.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := KillMarked("MARK=this one"); err != nil {
+		t.Fatal(err)
+	}
+	if exit := wait(t, p); exit.Signal != syscall.SIGKILL {
+		t.Errorf("it ended with %+v", exit)
+	}
+	eventually(t, "the child that left the group has ended", func() bool { return !alive(child) })
+	if !alive(other.PID()) {
+		t.Error("a process without the mark was killed")
+	}
+}

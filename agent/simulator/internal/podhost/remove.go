@@ -1,0 +1,103 @@
+package podhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
+)
+
+// The time between attempts to reach the API server about a pod that has ended.
+const (
+	firstRemoveRetry = 100 * time.Millisecond
+	lastRemoveRetry  = 10 * time.Second
+)
+
+// remover removes the objects of pods that have ended.
+type remover struct {
+	client   kubernetes.Interface
+	statuses *statusWriter
+}
+
+// writeAndRemove writes the pod's last status and removes its object. It
+// retries until the context ends.
+func (r *remover) writeAndRemove(ctx context.Context, pod *corev1.Pod) {
+	defer r.statuses.forget(pod.UID)
+	retry(ctx, pod, "Writing the last status of a pod failed, will retry", func() error {
+		err := r.statuses.write(ctx, pod)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			return nil // the object is gone, or will not take it: removing it matters more
+		}
+		return err
+	})
+	r.remove(ctx, pod)
+}
+
+// remove removes the pod's object, but not that of another pod of its name.
+func (r *remover) remove(ctx context.Context, pod *corev1.Pod) {
+	retry(ctx, pod, "Removing the object of a pod failed, will retry", func() error {
+		err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: ptr.To[int64](0),
+			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func retry(ctx context.Context, pod *corev1.Pod, complaint string, action func() error) {
+	for delay := firstRemoveRetry; ; delay = min(2*delay, lastRemoveRetry) {
+		err := action()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			klog.FromContext(ctx).Error(err, complaint, "pod", klog.KObj(pod))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+	}
+}
+
+func removeLogs(logDir string, uid types.UID) error {
+	return os.RemoveAll(podlife.PodLogDir(logDir, uid))
+}
+
+// removeStrangers removes the files of pods that the API server does not know:
+// they were deleted while no podhost ran.
+func (p *provider) removeStrangers(known map[types.UID]bool) error {
+	uids, err := p.runtime.Volumes.Pods()
+	if err != nil {
+		return err
+	}
+	logs, err := os.ReadDir(p.runtime.LogDir)
+	if err != nil {
+		return fmt.Errorf("listing the logs: %w", err)
+	}
+	for _, entry := range logs {
+		uids = append(uids, types.UID(entry.Name()))
+	}
+	var failed error
+	for _, uid := range uids {
+		if !known[uid] {
+			failed = errors.Join(failed, p.runtime.Volumes.Remove(uid), removeLogs(p.runtime.LogDir, uid))
+		}
+	}
+	return failed
+}

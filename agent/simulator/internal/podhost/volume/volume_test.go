@@ -1,0 +1,352 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+type stored struct {
+	secrets    map[string]map[string][]byte
+	configMaps map[string]map[string]string
+}
+
+func (s stored) GetSecret(_, name string) (*corev1.Secret, error) {
+	if data, found := s.secrets[name]; found {
+		return &corev1.Secret{Data: data}, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+}
+
+func (s stored) GetConfigMap(_, name string) (*corev1.ConfigMap, error) {
+	if data, found := s.configMaps[name]; found {
+		return &corev1.ConfigMap{Data: data}, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
+}
+
+type tokens struct{}
+
+func (tokens) GetServiceAccountToken(namespace, name string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	response := request.DeepCopy()
+	response.Status.Token = strings.Join([]string{namespace, name, string(request.Spec.BoundObjectRef.UID), strings.Join(request.Spec.Audiences, "+")}, "/")
+	return response, nil
+}
+
+func newManager(t *testing.T) (*Manager, stored) {
+	t.Helper()
+	objects := stored{
+		secrets:    map[string]map[string][]byte{"s": {"a": []byte("one"), "b": []byte("two")}},
+		configMaps: map[string]map[string]string{"c": {"k": "map"}},
+	}
+	return &Manager{Base: t.TempDir(), Objects: objects, Tokens: tokens{}}, objects
+}
+
+func podWith(volumes ...corev1.Volume) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "uid", Labels: map[string]string{"app": "x"}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "sa", Volumes: volumes},
+	}
+}
+
+func secret(source corev1.SecretVolumeSource) corev1.Volume {
+	return corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &source}}
+}
+
+// content reads the visible files of the volume v, with their modes.
+func content(t *testing.T, m *Manager) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	root := m.volumeDirectory("uid", "v")
+	var read func(string)
+	read = func(directory string) {
+		entries, err := os.ReadDir(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			path := filepath.Join(directory, entry.Name())
+			if strings.HasPrefix(entry.Name(), "..") {
+				continue
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.IsDir() {
+				read(path)
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, _ := filepath.Rel(root, path)
+			files[name] = info.Mode().String() + " " + string(text)
+		}
+	}
+	read(root)
+	return files
+}
+
+func expect(t *testing.T, what string, got, want map[string]string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: the files are %q, want %q", what, got, want)
+		return
+	}
+	for name := range want {
+		if got[name] != want[name] {
+			t.Errorf("%s: %s is %q, want %q", what, name, got[name], want[name])
+		}
+	}
+}
+
+func TestContent(t *testing.T) {
+	for name, test := range map[string]struct {
+		volume corev1.VolumeSource
+		want   map[string]string
+	}{
+		"secret": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
+			map[string]string{"a": "-rw-r--r-- one", "b": "-rw-r--r-- two"},
+		},
+		"secret, items and modes": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o400), Items: []corev1.KeyToPath{
+				{Key: "a", Path: "dir/x"}, {Key: "b", Path: "y", Mode: ptr.To[int32](0o440)},
+			}}},
+			map[string]string{"dir/x": "-r-------- one", "y": "-r--r----- two"},
+		},
+		"secret, optional and missing": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "missing", Optional: ptr.To(true)}},
+			map[string]string{},
+		},
+		"configMap": {
+			corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
+			map[string]string{"k": "-rw-r--r-- map"},
+		},
+		"downwardAPI": {
+			corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels"}},
+			}}},
+			map[string]string{"labels": `-rw-r--r-- app="x"`},
+		},
+		"projected": {
+			corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Items: []corev1.KeyToPath{{Key: "a", Path: "x"}}}},
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "aud", Path: "token"}},
+			}}},
+			map[string]string{"x": "-rw-r--r-- one", "k": "-rw-r--r-- map", "token": "-rw------- ns/sa/uid/aud"},
+		},
+		"emptyDir": {corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, map[string]string{}},
+	} {
+		m, _ := newManager(t)
+		if err := m.Prepare(podWith(corev1.Volume{Name: "v", VolumeSource: test.volume}), Owner{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		expect(t, name, content(t, m), test.want)
+	}
+}
+
+func TestMissingSourcesAreNamed(t *testing.T) {
+	for want, source := range map[string]corev1.SecretVolumeSource{
+		"missing": {SecretName: "missing"},
+		"no-key":  {SecretName: "s", Items: []corev1.KeyToPath{{Key: "no-key", Path: "x"}}},
+	} {
+		m, _ := newManager(t)
+		err := m.Prepare(podWith(secret(source)), Owner{})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "volume v") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+func TestRefreshReplacesContentAtomically(t *testing.T) {
+	m, objects := newManager(t)
+	pod := podWith(secret(corev1.SecretVolumeSource{SecretName: "s"}))
+	if err := m.Prepare(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(m.volumeDirectory("uid", "v"), "..data")
+	before, _ := os.Readlink(link)
+	if err := m.Refresh(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	if same, _ := os.Readlink(link); same != before {
+		t.Error("unchanged content was written again")
+	}
+	objects.secrets["s"] = map[string][]byte{"a": []byte("new"), "c": []byte("three")}
+	if err := m.Refresh(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after the change", content(t, m), map[string]string{"a": "-rw-r--r-- new", "c": "-rw-r--r-- three"})
+	if after, _ := os.Readlink(link); after == before {
+		t.Error("the content was not swapped as a whole")
+	}
+	delete(objects.secrets, "s")
+	if err := m.Refresh(pod, Owner{}); err == nil {
+		t.Error("a missing Secret was not reported")
+	}
+	expect(t, "while the Secret is missing", content(t, m), map[string]string{"a": "-rw-r--r-- new", "c": "-rw-r--r-- three"})
+}
+
+func TestEmptyDirSurvivesAndIsRemoved(t *testing.T) {
+	m, _ := newManager(t)
+	pod := podWith(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	pod.Spec.Containers = []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/a", SubPath: "sub/dir"}}}}
+	if err := m.Prepare(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(m.Directories(pod, &pod.Spec.Containers[0])["/a"], "file")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Prepare(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "kept" {
+		t.Errorf("the file has %q (%v)", text, err)
+	}
+	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "uid" {
+		t.Errorf("the pods with directories are %v (%v)", uids, err)
+	}
+	if err := m.Remove("uid"); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
+		t.Errorf("the pods with directories are %v (%v)", uids, err)
+	}
+}
+
+// A container must not be able to make the podhost write elsewhere.
+func TestSubPathDoesNotFollowLinksOut(t *testing.T) {
+	m, _ := newManager(t)
+	outside := t.TempDir()
+	pod := podWith(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	if err := m.Prepare(pod, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(m.volumeDirectory("uid", "v"), "link")); err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.Containers = []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/a", SubPath: "link/made"}}}}
+	if err := m.Prepare(pod, Owner{}); err == nil {
+		t.Error("a link out of the volume was followed")
+	}
+	if _, err := os.Stat(filepath.Join(outside, "made")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("outside there is: %v", err)
+	}
+}
+
+func TestFilesBelongToTheUser(t *testing.T) {
+	requireRoot(t)
+	m, _ := newManager(t)
+	pod := podWith(secret(corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o400)}),
+		corev1.Volume{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	if err := m.Prepare(pod, Owner{Change: true, UID: 65532, GID: 65531}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		uid, gid uint32
+		mode     os.FileMode
+	}{
+		filepath.Join(m.volumeDirectory("uid", "v"), "a"): {65532, 65531, 0o400},
+		m.volumeDirectory("uid", "e"):                     {65532, 65531, 0o700},
+		m.Scratch("uid"):                                  {65532, 65531, 0o700},
+		// What leads there is not the user's to change.
+		m.volumeDirectory("uid", "v"):               {0, 65531, 0o750},
+		filepath.Dir(m.volumeDirectory("uid", "v")): {0, 65531, 0o750},
+		m.podDirectory("uid"):                       {0, 65531, 0o750},
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		status := info.Sys().(*syscall.Stat_t)
+		if status.Uid != want.uid || status.Gid != want.gid || info.Mode().Perm() != want.mode {
+			t.Errorf("%s belongs to %d:%d with mode %o, want %+v", path, status.Uid, status.Gid, info.Mode().Perm(), want)
+		}
+	}
+}
+
+func TestBase(t *testing.T) {
+	dataDir := t.TempDir()
+	if err := os.Chmod(dataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	inside, err := Base(dataDir, false)
+	if err != nil || filepath.Dir(inside) != dataDir {
+		t.Fatalf("for a podhost of one user the base is %s (%v)", inside, err)
+	}
+	outside, err := Base(dataDir, true)
+	if err != nil || !reachable(outside) {
+		t.Fatalf("the base %s (%v) is not reachable", outside, err)
+	}
+	if again, err := Base(dataDir, true); err != nil || again != outside {
+		t.Errorf("the next time the base is %s (%v), want %s", again, err, outside)
+	}
+	pod := filepath.Join(outside, "uid")
+	if err := os.Mkdir(pod, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Leave(dataDir); err != nil || !reachable(outside) {
+		t.Errorf("a base with a pod in it was not kept (%v)", err)
+	}
+	if err := os.Remove(pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := Leave(dataDir); err != nil || reachable(outside) {
+		t.Errorf("an empty base was not removed (%v)", err)
+	}
+	if outside, err = Base(dataDir, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clean(dataDir); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{inside, outside, filepath.Join(dataDir, baseRecord)} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left over: %v", path, err)
+		}
+	}
+	if err := Clean(dataDir); err != nil {
+		t.Errorf("cleaning again: %v", err)
+	}
+}
+
+// The recorded directory lies where everybody can make files.
+func TestRecordOfSomethingElseIsIgnored(t *testing.T) {
+	dataDir, elsewhere := t.TempDir(), t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dataDir, baseRecord), []byte(link), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clean(dataDir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(elsewhere); err != nil {
+		t.Errorf("what a link led to was removed: %v", err)
+	}
+}
+
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+}

@@ -1,0 +1,138 @@
+// Package process starts the components of a cluster, keeps them running and
+// makes sure that none outlives the process that started it.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// outputGrace bounds the wait for a dead child's output, which a process that
+// the child started can hold open.
+const outputGrace = 2 * time.Second
+
+// Instance is one run of a component.
+type Instance interface {
+	// PID is the process id. It is this process's own if the component runs
+	// inside it.
+	PID() int
+	// Signal sends a signal. It returns ErrUnsupported if this kind of
+	// component can't honour it.
+	Signal(signal syscall.Signal) error
+	// Wait blocks until the run has ended and tells why. It is called once.
+	Wait() error
+}
+
+// ErrUnsupported is returned by Signal for a signal that a component which
+// runs inside this process can't be sent.
+var ErrUnsupported = errors.New("not possible for a component that runs inside the supervisor")
+
+// Spawner starts child processes which the kernel kills when this process
+// ends, however it ends.
+//
+// The kernel sends the parent-death signal when the thread that forked the
+// child ends, not when its process does. A Go program's threads come and go,
+// so all children are forked from one thread that is never given back.
+type Spawner struct {
+	requests chan func()
+}
+
+// NewSpawner starts the thread that forks the children. It lives as long as
+// the process.
+func NewSpawner() *Spawner {
+	spawner := &Spawner{requests: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		for request := range spawner.requests {
+			request()
+		}
+	}()
+	return spawner
+}
+
+// Command describes a child process.
+type Command struct {
+	Path   string
+	Args   []string
+	Env    []string
+	Dir    string
+	Output io.Writer
+}
+
+// Start starts the child in a process group of its own, so that a terminal's
+// interrupt reaches the supervisor only and the stop happens in order.
+func (s *Spawner) Start(command Command) (Instance, error) {
+	cmd := exec.Command(command.Path, command.Args...)
+	cmd.Env = command.Env
+	cmd.Dir = command.Dir
+	cmd.Stdout = command.Output
+	cmd.Stderr = command.Output
+	cmd.WaitDelay = outputGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	s.requests <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", command.Path, err)
+	}
+	return &child{cmd: cmd}, nil
+}
+
+type child struct {
+	cmd *exec.Cmd
+}
+
+func (c *child) PID() int { return c.cmd.Process.Pid }
+
+func (c *child) Signal(signal syscall.Signal) error {
+	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to process %d: %w", signal, c.PID(), err)
+	}
+	return nil
+}
+
+func (c *child) Wait() error { return c.cmd.Wait() }
+
+// InProcess runs the function as an Instance: SIGTERM and SIGKILL cancel its
+// context, other signals are unsupported.
+func InProcess(run func(ctx context.Context) error) Instance {
+	ctx, cancel := context.WithCancel(context.Background())
+	instance := &inProcess{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(instance.done)
+		defer cancel()
+		instance.err = run(ctx)
+	}()
+	return instance
+}
+
+type inProcess struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+func (p *inProcess) PID() int { return os.Getpid() }
+
+func (p *inProcess) Signal(signal syscall.Signal) error {
+	switch signal {
+	case syscall.SIGTERM, syscall.SIGKILL:
+		p.cancel()
+		return nil
+	case syscall.SIGCONT:
+		return nil
+	default:
+		return ErrUnsupported
+	}
+}
+
+func (p *inProcess) Wait() error {
+	<-p.done
+	return p.err
+}

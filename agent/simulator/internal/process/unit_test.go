@@ -1,0 +1,277 @@
+package process_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
+)
+
+var errUnwell = errors.New("unwell")
+
+// script is a unit whose runs are shell scripts in real processes.
+type script struct {
+	*process.Unit
+	healthy atomic.Bool
+	changes atomic.Int32
+}
+
+func newScript(t *testing.T, text string, grace time.Duration) *script {
+	t.Helper()
+	s := &script{}
+	s.healthy.Store(true)
+	spawner := process.NewSpawner()
+	s.Unit = process.NewUnit(process.Options{
+		Name: "script",
+		Launch: func() (process.Instance, error) {
+			return spawner.Start(process.Command{Path: "/bin/sh", Args: []string{"-c", text}, Output: io.Discard})
+		},
+		Healthy: func(context.Context) error {
+			if s.healthy.Load() {
+				return nil
+			}
+			return errUnwell
+		},
+		OnChange: func() { s.changes.Add(1) },
+		Grace:    grace,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() { s.Run(ctx) })
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		loop.Wait()
+	})
+	return s
+}
+
+func (s *script) startHealthy(t *testing.T) process.Status {
+	t.Helper()
+	s.Start()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.WaitHealthy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s.Status()
+}
+
+func TestKilledUnitIsRestarted(t *testing.T) {
+	unit := newScript(t, "exec sleep 1000", time.Second)
+	first := unit.startHealthy(t)
+	if first.State != process.StateRunning || first.PID == 0 {
+		t.Fatalf("status %+v, want a running process", first)
+	}
+	before := unit.changes.Load()
+	if err := unit.Kill(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if runs(first.PID) {
+		t.Error("the process runs after Kill has returned")
+	}
+	second := unit.startHealthy(t)
+	if second.PID == first.PID || second.Restarts != 1 {
+		t.Errorf("status %+v after a kill, want another process and 1 restart", second)
+	}
+	if !strings.Contains(second.LastExit, "killed") {
+		t.Errorf("last exit %q, want it to name the signal", second.LastExit)
+	}
+	if unit.changes.Load() == before {
+		t.Error("nobody was told of the change")
+	}
+}
+
+func TestStoppedUnitStaysDown(t *testing.T) {
+	unit := newScript(t, "exec sleep 1000", time.Second)
+	first := unit.startHealthy(t)
+	if err := unit.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if status := unit.Status(); status.State != process.StateStopped || status.PID != 0 || runs(first.PID) {
+		t.Errorf("status %+v, process there: %t", status, runs(first.PID))
+	}
+	if err := unit.Kill(context.Background()); err == nil {
+		t.Error("a stopped unit could be killed")
+	}
+	begun := time.Now()
+	if second := unit.startHealthy(t); second.PID == first.PID {
+		t.Errorf("the start gave the old process %d", second.PID)
+	}
+	if took := time.Since(begun); took > 900*time.Millisecond {
+		t.Errorf("a start after a stop took %s, as if it were a crash", took)
+	}
+}
+
+func TestStubbornUnitIsKilled(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "trapped")
+	unit := newScript(t, "trap '' TERM; touch "+marker+"; while :; do sleep 0.1; done", 300*time.Millisecond)
+	status := unit.startHealthy(t)
+	eventually(t, "the process ignores SIGTERM", func() bool {
+		_, err := os.Stat(marker)
+		return err == nil
+	})
+	begun := time.Now()
+	if err := unit.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if runs(status.PID) {
+		t.Error("the process runs after the stop")
+	}
+	if took := time.Since(begun); took < 300*time.Millisecond {
+		t.Errorf("the process had %s to end, want the grace of 300ms", took)
+	}
+}
+
+func TestPausedUnit(t *testing.T) {
+	unit := newScript(t, "trap 'exit 0' TERM; while :; do sleep 0.05; done", 5*time.Second)
+	status := unit.startHealthy(t)
+	if err := unit.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if got := unit.Status().State; got != process.StatePaused {
+		t.Errorf("state %s, want paused", got)
+	}
+	eventually(t, "the process is suspended", func() bool { return processState(status.PID) == "T" })
+	if err := unit.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process goes on", func() bool { return processState(status.PID) != "T" })
+	if got := unit.Status().State; got != process.StateRunning {
+		t.Errorf("state %s, want running", got)
+	}
+	if err := unit.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := unit.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("stopping a paused process took %s: it was not resumed to end in order", took)
+	}
+}
+
+func TestUnitThatNeverComesUp(t *testing.T) {
+	unit := newScript(t, "exit 3", time.Second)
+	unit.healthy.Store(false)
+	unit.Start()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := unit.WaitHealthy(ctx)
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Fatalf("got %v, want an error with the exit status", err)
+	}
+}
+
+func TestHealthComesLater(t *testing.T) {
+	unit := newScript(t, "exec sleep 1000", time.Second)
+	unit.healthy.Store(false)
+	unit.Start()
+	eventually(t, "the process runs", func() bool { return unit.Status().PID != 0 })
+	if got := unit.Status().State; got != process.StateStarting {
+		t.Errorf("state %s before the first healthy answer, want starting", got)
+	}
+	unit.healthy.Store(true)
+	unit.startHealthy(t)
+}
+
+func TestUnitInsideTheProcess(t *testing.T) {
+	runs := make(chan struct{}, 10)
+	unit := process.NewUnit(process.Options{
+		Name: "inside",
+		Launch: func() (process.Instance, error) {
+			return process.InProcess(func(ctx context.Context) error {
+				runs <- struct{}{}
+				<-ctx.Done()
+				return nil
+			}), nil
+		},
+		Healthy: func(context.Context) error { return nil },
+		Grace:   time.Second,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() { unit.Run(ctx) })
+	defer loop.Wait()
+	defer cancel()
+	unit.Start()
+	<-runs
+	if err := unit.Pause(); !errors.Is(err, process.ErrUnsupported) {
+		t.Errorf("pausing gave %v, want ErrUnsupported", err)
+	}
+	if err := unit.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-runs
+	if err := unit.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func processState(pid int) string {
+	var state string
+	if content, err := readStat(pid); err == nil {
+		_, rest, _ := strings.Cut(content, ") ")
+		state, _, _ = strings.Cut(rest, " ")
+	}
+	return state
+}
+
+// A stop that comes while the run is only just being started must wait for it
+// and end it.
+func TestStopDuringStart(t *testing.T) {
+	launching, launch := make(chan struct{}), make(chan struct{})
+	spawner := process.NewSpawner()
+	var pid atomic.Int64
+	unit := process.NewUnit(process.Options{
+		Name: "slow",
+		Launch: func() (process.Instance, error) {
+			close(launching)
+			<-launch
+			instance, err := spawner.Start(process.Command{Path: "/bin/sleep", Args: []string{"1000"}, Output: io.Discard})
+			if err == nil {
+				pid.Store(int64(instance.PID()))
+			}
+			return instance, err
+		},
+		Healthy: func(context.Context) error { return nil },
+		Grace:   5 * time.Second,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() { unit.Run(ctx) })
+	defer loop.Wait()
+	defer cancel()
+	unit.Start()
+	<-launching
+	stopped := make(chan error, 1)
+	go func() { stopped <- unit.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		t.Errorf("the stop returned %v while the run was being started", err)
+		stopped <- err
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(launch)
+	begun := time.Now()
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if runs(int(pid.Load())) {
+		t.Errorf("process %d runs after the stop", pid.Load())
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("the stop took %s: the new process was not told to end", took)
+	}
+}

@@ -1,0 +1,243 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/agent/internal/report"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// syncTimeout is how long caches may take: an API server that is away is waited for, not given up.
+	syncTimeout = 100 * 365 * 24 * time.Hour
+	// reconcileTimeout bounds one reconcile, so that a request that hangs does not hold a worker for ever.
+	reconcileTimeout = 30 * time.Second
+	stopTimeout      = 10 * time.Second
+	workers          = 10
+)
+
+// clusters are the caches and gated clients of the agent.
+type clusters struct {
+	hub          manager.Manager
+	target, host cluster.Cluster
+}
+
+// work runs the controllers until ctx ends.
+func (a *agent) work(ctx context.Context) error {
+	a.doing.Store("working")
+	a.Log.Info("Working", "Cluster", a.ClusterName, "hub", a.hub.Host, "target", a.target.Host, "host", a.host.Host)
+	c, err := a.clusters()
+	if err != nil {
+		return err
+	}
+	if err := approver.Index(ctx, c.target.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("indexing certificate requests: %w", err)
+	}
+	if err := a.addControllers(ctx, c); err != nil {
+		return err
+	}
+	read := a.capacityReader(c.target)
+	a.capacity.Store(&read)
+	if err := c.hub.Start(ctx); err != nil {
+		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+// clusters makes the caches. The hub's is the manager's; those of target and host are two also when they are the
+// same cluster: they share connections and nothing that they hold is in both.
+func (a *agent) clusters() (clusters, error) {
+	var c clusters
+	scheme, err := connect.Scheme()
+	if err != nil {
+		return c, err
+	}
+	c.hub, err = manager.New(a.hub, manager.Options{
+		Scheme: scheme, MapperProvider: mapper, Logger: a.Log,
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{a.hubNamespace(): {}},
+			DefaultTransform:  cache.TransformStripManagedFields(),
+		},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:  "0",
+		GracefulShutdownTimeout: ptr.To(stopTimeout),
+		Controller: config.Controller{
+			// Several agents may run in one process, in tests.
+			SkipNameValidation: ptr.To(true),
+			CacheSyncTimeout:   syncTimeout,
+		},
+	})
+	if err != nil {
+		return c, fmt.Errorf("making the hub's cache: %w", err)
+	}
+	if c.target, err = a.addCluster(c.hub, scheme, a.target, a.targetCache()); err != nil {
+		return c, fmt.Errorf("making the target's cache: %w", err)
+	}
+	if c.host, err = a.addCluster(c.hub, scheme, a.host, a.hostCache()); err != nil {
+		return c, fmt.Errorf("making the host's cache: %w", err)
+	}
+	return c, nil
+}
+
+func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, options cache.Options) (cluster.Cluster, error) {
+	made, err := cluster.New(config, func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider, o.Logger, o.Cache = scheme, mapper, a.Log, options
+		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, to.Add(made)
+}
+
+func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return connect.Mapper(), nil }
+
+// targetCache holds hollow Nodes and the certificate requests of kubelets. With other providers than hollow it
+// holds every Node: theirs carry no label to select them by.
+func (a *agent) targetCache() cache.Options {
+	nodes := cache.ByObject{Transform: node.Shrink}
+	if len(a.Drivers) == 0 {
+		nodes.Label = labels.SelectorFromSet(labels.Set{v1alpha1.HollowNodeLabel: "true"})
+	}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: nodes,
+			&certificatesv1.CertificateSigningRequest{}: {
+				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			},
+		},
+	}
+}
+
+// hostCache holds this cluster's pods.
+func (a *agent) hostCache() cache.Options {
+	return cache.Options{
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultNamespaces:    map[string]cache.Config{a.HostNamespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.ClusterNameLabel: a.ClusterName}),
+	}
+}
+
+func (a *agent) hubNamespace() string { return a.hubProbe.Cluster().Status.Namespace }
+
+// addControllers wires the controllers. They get no client that is not gated.
+func (a *agent) addControllers(ctx context.Context, c clusters) error {
+	hub := a.gate.HubClient(c.hub.GetClient())
+	target := a.gate.Client(c.target.GetClient())
+	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.monitor.Subscribe())
+	drivers, err := a.drivers(ctx, c, waker)
+	if err != nil {
+		return err
+	}
+	requests, err := approver.New(approver.Deps{
+		ClusterName:   a.ClusterName,
+		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", a.TargetNamespace, hollow.BootstrapServiceAccount),
+		Hub:           hub, Target: target,
+		TokenIDs: hollow.TokenIDReader(c.host.GetAPIReader(), a.HostNamespace, a.ClusterName),
+		Metrics:  approver.NewMetrics(a.registry),
+	})
+	if err != nil {
+		return err
+	}
+	machines, err := machine.New(machine.Deps{
+		ClusterName: a.ClusterName,
+		Hub:         hub, HubReader: c.hub.GetAPIReader(),
+		Target: target, TargetReader: c.target.GetAPIReader(),
+		Drivers: drivers, Requests: requests, Freeze: a.monitor,
+		Recorder: c.hub.GetEventRecorder("hollowfleet-agent"),
+		Clock:    a.clock, Metrics: machine.NewMetrics(a.registry),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		addMachineController(c, machines, waker),
+		addRequestController(c, requests, a.monitor),
+		c.hub.Add(machines.Strays()),
+	)
+}
+
+// drivers makes the driver of every provider, with gated clients, behind the gate.
+func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (map[string]driver.Driver, error) {
+	ca, err := connect.CertificateAuthority(a.target)
+	if err != nil {
+		return nil, err
+	}
+	server := a.TargetServerURL
+	if server == "" {
+		server = a.target.Host
+	}
+	factories := map[string]driver.Factory{
+		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: a.HollowNodeImage, ServerURL: server, ServerCA: ca}),
+	}
+	for name, factory := range a.Drivers {
+		factories[name] = factory
+	}
+	environment := driver.Environment{
+		ClusterName: a.ClusterName, Changed: waker.Wake, Clock: a.clock,
+		Target: a.access(c.target, a.TargetNamespace), Host: a.access(c.host, a.HostNamespace),
+	}
+	drivers := map[string]driver.Driver{}
+	for name, factory := range factories {
+		environment.Log = a.Log.WithName("driver").WithName(name)
+		made, err := factory(ctx, environment)
+		if err != nil {
+			return nil, fmt.Errorf("making the driver of provider %q: %w", name, err)
+		}
+		drivers[name] = a.gate.Driver(made)
+	}
+	return drivers, nil
+}
+
+func (a *agent) access(c cluster.Cluster, namespace string) driver.Access {
+	return driver.Access{Client: a.gate.Client(c.GetClient()), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
+}
+
+// capacityReader sums up the Nodes that carry the agent's annotation. It returns nil while they are not known.
+func (a *agent) capacityReader(target cluster.Cluster) func(context.Context) corev1.ResourceList {
+	namespace := a.hubNamespace()
+	return func(ctx context.Context) corev1.ResourceList {
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if !target.GetCache().WaitForCacheSync(bounded) {
+			return nil
+		}
+		nodes := &corev1.NodeList{}
+		if err := target.GetClient().List(bounded, nodes, client.UnsafeDisableDeepCopy); err != nil {
+			return nil
+		}
+		var own []corev1.Node
+		for _, n := range nodes.Items {
+			if n.Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == namespace {
+				own = append(own, n)
+			}
+		}
+		return report.Sum(own)
+	}
+}

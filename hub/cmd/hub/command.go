@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
+)
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+const long = `The hub keeps Clusters, MachineDeployments, MachineSets and Machines on its API server. It lets
+workload clusters join and makes the Machines that are asked for; each workload cluster's agent makes them real.
+
+Several hubs may run at once: one is elected and works, the others wait.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 after a failure, 2 for a command line that cannot be understood.`
+
+const example = `  # Install the kinds and roles once, then run a hub.
+  hub install --kubeconfig hub.kubeconfig
+  hub --kubeconfig hub.kubeconfig
+
+  # Run in a pod with the service account hollowfleet-hub, with logs for machines.
+  hub --health-address :8081 --metrics-address :8080 --log-format json`
+
+func newCommand(logs io.Writer) *cobra.Command {
+	var (
+		options   hub.Options
+		elect     bool
+		format    string
+		verbosity int
+	)
+	command := &cobra.Command{
+		Use: "hub", Short: "Run the controllers of a fleet's hub", Long: long, Example: example,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: usage(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger, err := logging.New(logs, format, verbosity)
+			if err != nil {
+				return usageError{err}
+			}
+			ctrl.SetLogger(logger)
+			klog.SetLogger(logger)
+			options.Logger, options.NoLeaderElection = logger, !elect
+			return hub.Run(command.Context(), options)
+		},
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := command.Flags()
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
+	flags.Float32Var(&options.KubeAPIQPS, "kube-api-qps", 0, "most requests per second to the API server; 0 leaves it to the server's priority and fairness")
+	flags.StringVar(&options.Namespace, "namespace", hub.DefaultNamespace, "namespace of the leader's lease; created if missing")
+	flags.BoolVar(&elect, "leader-elect", true, "work only while elected; turn off only for a hub that is surely the only one")
+	flags.StringVar(&options.HealthAddress, "health-address", hub.DefaultHealthAddress, "address that serves /healthz and /readyz; 0 serves none")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", hub.DefaultMetricsAddress, "address that serves /metrics for Prometheus; 0 serves none")
+	flags.StringVar(&options.PprofAddress, "pprof-address", "", "address that serves profiles under /debug/pprof; none by default")
+	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
+	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
+	flags.StringVar(&format, "log-format", logging.Text, "format of the logs on standard error: text or json")
+	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
+	command.AddCommand(newInstall())
+	return command
+}
+
+func newInstall() *cobra.Command {
+	var (
+		kubeconfig string
+		timeout    time.Duration
+	)
+	command := &cobra.Command{
+		Use: "install", Short: "Install or upgrade the kinds, namespace and roles that a hub needs",
+		Long: `Install applies Hollowfleet's CustomResourceDefinitions, the hub's namespace and service account, and the
+roles of hub and agents by server-side apply, and waits until the API server serves the kinds. It can be
+repeated: what is as wanted is left as it is. It needs an administrator's kubeconfig.`,
+		Example: "  hub install --kubeconfig admin.kubeconfig",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := hub.LoadConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(command.Context(), timeout)
+			defer cancel()
+			if err := hub.Install(ctx, config); err != nil {
+				return err
+			}
+			fmt.Fprintf(command.OutOrStdout(), "installed on %s\n", config.Host)
+			return nil
+		},
+	}
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
+	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time to wait for the API server")
+	return command
+}
+
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if err := check(command, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}

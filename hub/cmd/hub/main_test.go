@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestExitCodesAndMessages(t *testing.T) {
+	tests := map[string]struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		"help":                  {[]string{"--help"}, exitOK, "Examples:", ""},
+		"help of install":       {[]string{"install", "--help"}, exitOK, "hub install --kubeconfig", ""},
+		"unknown flag":          {[]string{"--colour"}, exitUsage, "", "unknown flag: --colour"},
+		"unknown flag, install": {[]string{"install", "--colour"}, exitUsage, "", "unknown flag: --colour"},
+		"unknown command":       {[]string{"fly"}, exitUsage, "", `unknown command "fly"`},
+		"argument of install":   {[]string{"install", "x"}, exitUsage, "", `"x"`},
+		"unknown log format":    {[]string{"--log-format", "xml"}, exitUsage, "", "use text or json"},
+		"no kubeconfig":         {[]string{"--kubeconfig", "/does/not/exist"}, exitFailed, "", "reading the kubeconfig"},
+		"no kubeconfig, install": {[]string{"install", "--kubeconfig", "/does/not/exist"},
+			exitFailed, "", "reading the kubeconfig"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var stdout, stderr bytes.Buffer
+			g.Expect(execute(t.Context(), test.args, &stdout, &stderr)).To(Equal(test.code))
+			g.Expect(stdout.String()).To(ContainSubstring(test.stdout))
+			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
+			if test.code == exitOK {
+				g.Expect(stderr.String()).To(BeEmpty())
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+// Package cluster lets workload clusters join: it gives each accepted Cluster its namespace, gives its agent
+// access to that and to nothing else, and says whether the agent is heard of.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// Who may write roles and bindings may not give more than it has: RBAC checks that the hub itself holds what
+// it gives each agent (clusters and clusters/status), or may bind the role (hollowfleet-agent).
+//
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,resourceNames=hollowfleet-agent,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=hollowfleet-agent,verbs=bind
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Controller is the logic of one Cluster: observe, act, report.
+type Controller struct {
+	Deps
+	heartbeats heartbeats
+	pacer      pace.Pacer
+}
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Recorder == nil || deps.Clock == nil {
+		return nil, errors.New("making the Cluster controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Status implements reconciler.Logic.
+func (c *Controller) Status(cluster *v1alpha1.Cluster) any { return &cluster.Status }
+
+// Reconcile implements reconciler.Logic.
+func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (reconciler.Next, error) {
+	if cluster.DeletionTimestamp != nil {
+		return reconciler.Next{}, c.finish(ctx, cluster)
+	}
+	if err := c.claim(ctx, cluster); err != nil {
+		return reconciler.Next{}, err
+	}
+	before := cluster.Status.DeepCopy()
+	now := c.Clock.Now()
+	namespace, accessErr := c.admit(ctx, cluster)
+	counts, countErr := c.count(ctx, cluster, now)
+	heard := c.heartbeats.judge(cluster, now)
+	if countErr == nil {
+		cluster.Status.Machines = counts
+	}
+	report(cluster, namespace, heard, now)
+	publish(cluster)
+	c.tell(before, cluster)
+	next := reconciler.Next{After: heard.expires}
+	if !equality.Semantic.DeepEqual(before, &cluster.Status) {
+		wait := c.pacer.Wait(cluster.UID, !onlyCounts(before, &cluster.Status), now)
+		next.DeferStatus = wait > 0
+		next = next.Sooner(wait)
+	}
+	return next, errors.Join(accessErr, countErr)
+}
+
+// claim puts the hub's finalizer on cluster, so that the agent's access ends with it.
+func (c *Controller) claim(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	before := cluster.DeepCopy()
+	if !controllerutil.AddFinalizer(cluster, v1alpha1.ClusterFinalizer) {
+		return nil
+	}
+	// Finalizers are a list, which a merge patch replaces whole: hence the lock.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, cluster, patch); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	return nil
+}
+
+// finish ends the access of the agent of a cluster that is being deleted. Its namespace and Machines stay,
+// and so do its nodes, until the user deletes them.
+func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	if !controllerutil.ContainsFinalizer(cluster, v1alpha1.ClusterFinalizer) {
+		return nil
+	}
+	if err := c.revoke(ctx, cluster.Name, true); err != nil {
+		return err
+	}
+	before := cluster.DeepCopy()
+	controllerutil.RemoveFinalizer(cluster, v1alpha1.ClusterFinalizer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, cluster, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer: %w", err)
+	}
+	c.heartbeats.forget(cluster.Name)
+	unpublish(cluster.Name)
+	return nil
+}

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// news is what to tell about a cluster.
+type news struct {
+	kind, reason, action, note string
+}
+
+// maxNote is the API server's limit for an event's note, in bytes.
+const maxNote = 1024
+
+func namespaceCreatedEvent(name string) news {
+	return news{corev1.EventTypeNormal, "NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name)}
+}
+
+// told are the conditions whose turns are worth an event, with the status that is worth a warning.
+var told = []struct {
+	condition string
+	warn      metav1.ConditionStatus
+}{
+	{v1alpha1.ClusterAcceptedCondition, metav1.ConditionFalse},
+	{v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown},
+	{v1alpha1.FrozenCondition, metav1.ConditionTrue},
+}
+
+// turnEvents are the events of conditions that turned. A condition that appears in the state in which every
+// cluster begins tells nothing.
+func turnEvents(before, after []metav1.Condition) []news {
+	var turned []news
+	for _, row := range told {
+		old, now := meta.FindStatusCondition(before, row.condition), meta.FindStatusCondition(after, row.condition)
+		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason {
+			continue
+		}
+		switch now.Reason {
+		case v1alpha1.ReasonNeverSeen, v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonPending:
+			continue
+		}
+		if old == nil && now.Reason == v1alpha1.ReasonNotFrozen {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if now.Status == row.warn {
+			kind = corev1.EventTypeWarning
+		}
+		note := fmt.Sprintf("%s is %s", now.Type, now.Status)
+		if now.Message != "" {
+			note += ": " + now.Message
+		}
+		turned = append(turned, news{kind, now.Reason, "Observe", note})
+	}
+	return turned
+}
+
+// tell sends the events of a change of status.
+func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
+	for _, turned := range turnEvents(before.Conditions, cluster.Status.Conditions) {
+		emit(c.Recorder, cluster, turned)
+	}
+}
+
+func emit(recorder events.EventRecorder, cluster *v1alpha1.Cluster, e news) {
+	recorder.Eventf(cluster, nil, e.kind, e.reason, e.action, "%s", e.note[:min(len(e.note), maxNote)])
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// heartbeats remembers when this process saw each agent's Lease change: what counts is the hub's own clock,
+// not the time that the agent wrote. Most renewals end here and wake nobody. The zero value is ready for use.
+type heartbeats struct {
+	mu       sync.Mutex
+	clusters map[string]*heartbeat
+}
+
+type heartbeat struct {
+	// last is the Lease as last seen; empty if there is none.
+	last string
+	// renewed is set once the Lease has been seen to change; at is when that was last, else when this
+	// process began to look.
+	renewed bool
+	at      time.Time
+	// quiet: the agent counts as silent, so its next renewal is news.
+	quiet bool
+}
+
+// verdict is what the hub knows of an agent.
+type verdict struct {
+	connected bool
+	// seen: a Lease has been seen, now or ever before.
+	seen bool
+	// expires is the time until a connected agent counts as silent.
+	expires time.Duration
+}
+
+// observe notes a Lease and reports whether its Cluster has to be looked at for it. initial means that the
+// Lease was there before this process looked: nobody can tell how old it is.
+func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time.Time) (wake bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	beat, known := h.clusters[lease.Namespace]
+	if !known {
+		beat = h.start(lease.Namespace, now)
+	}
+	seen := fingerprint(lease)
+	if beat.last == seen {
+		return false
+	}
+	beat.last = seen
+	if !initial {
+		beat.renewed, beat.at = true, now
+	}
+	wake = beat.quiet
+	return wake
+}
+
+func (h *heartbeats) start(cluster string, now time.Time) *heartbeat {
+	if h.clusters == nil {
+		h.clusters = map[string]*heartbeat{}
+	}
+	beat := &heartbeat{at: now, quiet: true}
+	h.clusters[cluster] = beat
+	return beat
+}
+
+func fingerprint(lease *coordinationv1.Lease) string {
+	text := string(lease.UID)
+	if lease.Spec.RenewTime != nil {
+		text += lease.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
+	}
+	if lease.Spec.HolderIdentity != nil {
+		text += *lease.Spec.HolderIdentity
+	}
+	return text
+}
+
+// judge says whether cluster's agent is connected. An agent that was connected when this process started
+// stays so for one grace period: a new hub knows no better, and must not take its own absence for the agent's.
+func (h *heartbeats) judge(cluster *v1alpha1.Cluster, now time.Time) verdict {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	connected := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
+	joined := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
+	if cluster.Status.Namespace == "" {
+		return verdict{seen: joined} // No agent can be at work: a Lease of that namespace is somebody else's.
+	}
+	beat, known := h.clusters[cluster.Name]
+	if !known {
+		beat = h.start(cluster.Name, now)
+	}
+	v := verdict{seen: joined || beat.renewed}
+	if beat.renewed || connected {
+		v.expires = max(beat.at.Add(grace(cluster)).Sub(now), 0)
+		v.connected = v.expires > 0
+	}
+	beat.quiet = !v.connected
+	return v
+}
+
+func (h *heartbeats) forget(cluster string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.clusters, cluster)
+}
+
+// grace is how long the agent may be silent; the API server has filled in the default.
+func grace(cluster *v1alpha1.Cluster) time.Duration {
+	seconds := cluster.Spec.Heartbeat.GraceSeconds
+	if seconds <= 0 {
+		seconds = 40
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// conditions of the agent, as the hub sees it.
+func (v verdict) conditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
+	joined = metav1.Condition{Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverSeen,
+		Message: "No agent of this cluster has reported yet"}
+	connected = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNeverSeen,
+		Message: joined.Message}
+	if v.seen {
+		joined.Status, joined.Reason, joined.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, ""
+		connected.Reason = v1alpha1.ReasonLeaseExpired
+		connected.Message = "The agent has not renewed its Lease for " + grace(cluster).String()
+	}
+	if v.connected {
+		connected.Status, connected.Reason, connected.Message = metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed, ""
+	}
+	return joined, connected
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+// count counts the cluster's Machines.
+func (c *Controller) count(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) (*v1alpha1.MachineCounts, error) {
+	list := &v1alpha1.MachineList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing machines: %w", err)
+	}
+	var counts tally.Counts
+	for i := range list.Items {
+		counts.Add(tally.Of(&list.Items[i], 0, now))
+	}
+	return &v1alpha1.MachineCounts{Total: int32(counts.Total), Ready: int32(counts.Ready), Failed: int32(counts.Failed)}, nil
+}
+
+// report computes the hub's part of cluster's status.
+func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard verdict, now time.Time) {
+	status := &cluster.Status
+	status.ObservedGeneration = cluster.Generation
+	switch namespace {
+	case namespaceReady:
+		status.Namespace = cluster.Name
+	case namespaceNone, namespaceForeign, namespaceDeleting:
+		status.Namespace = ""
+	case namespaceUnknown:
+	}
+	joined, connected := heard.conditions(cluster)
+	for _, condition := range []metav1.Condition{accepted(cluster, namespace), joined, connected} {
+		condition.ObservedGeneration = cluster.Generation
+		conditions.Set(&status.Conditions, condition, now)
+	}
+	conditions.Set(&status.Conditions, frozen(cluster).Condition(cluster.Generation), now)
+	conditions.Set(&status.Conditions, conditions.Summarize(status.Conditions, readyTable(status.Conditions), cluster.Generation), now)
+}
+
+func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ClusterAcceptedCondition, Status: metav1.ConditionFalse}
+	switch {
+	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
+		condition.Reason, condition.Message = v1alpha1.ReasonDenied, "spec.acceptance is Denied: the agent has no access"
+	case cluster.Spec.Acceptance != v1alpha1.AcceptanceAccepted:
+		condition.Reason, condition.Message = v1alpha1.ReasonAwaitingAcceptance, "Set spec.acceptance to Accepted to let this cluster join"
+	case namespace == namespaceForeign:
+		condition.Reason = v1alpha1.ReasonNamespaceConflict
+		condition.Message = fmt.Sprintf("Namespace %q exists and was not made by the hub: remove it, or choose another name for the cluster", cluster.Name)
+	case namespace == namespaceDeleting:
+		condition.Reason = v1alpha1.ReasonDeleting
+		condition.Message = fmt.Sprintf("Namespace %q is being deleted; the hub makes it anew when it is gone", cluster.Name)
+	case namespace != namespaceReady:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPending
+		condition.Message = fmt.Sprintf("Namespace %q is not there yet", cluster.Name)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAccepted
+	}
+	return condition
+}
+
+// frozen says why nothing may be done for cluster. What the agent reported counts only while it is heard of.
+func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
+	list := cluster.Status.Conditions
+	if meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) && !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
+		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent,
+			Message: "The agent is silent: nothing is created or deleted until it renews its Lease"}
+	}
+	if target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition); target != nil && target.Status != metav1.ConditionTrue {
+		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonTargetUnreachable,
+			Message: "The agent has not proven that it reaches its cluster's API server: " + target.Message}
+	}
+	if agent := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition); agent != nil && agent.Status == metav1.ConditionTrue {
+		return freeze.Verdict{Frozen: true, Reason: agent.Reason, Message: "The agent is frozen: " + agent.Message}
+	}
+	return freeze.OfAnnotation("Cluster", cluster)
+}
+
+// readyTable is what Ready is made of. A freeze counts only if all the rest is known: what follows from
+// silence is Unknown, never False.
+func readyTable(list []metav1.Condition) []conditions.Part {
+	table := []conditions.Part{
+		{Type: v1alpha1.ClusterAcceptedCondition, Wanted: metav1.ConditionTrue},
+		{Type: v1alpha1.ClusterJoinedCondition, Wanted: metav1.ConditionTrue},
+		{Type: v1alpha1.ClusterAgentConnectedCondition, Wanted: metav1.ConditionTrue},
+	}
+	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
+		return table
+	}
+	table = append(table, conditions.Part{Type: v1alpha1.ClusterTargetReachableCondition, Wanted: metav1.ConditionTrue})
+	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
+	if target != nil && target.Status == metav1.ConditionUnknown {
+		return table
+	}
+	return append(table, conditions.Part{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse})
+}
+
+// onlyCounts tells whether nothing but the number of Machines differs.
+func onlyCounts(before, after *v1alpha1.ClusterStatus) bool {
+	if before.Machines == nil {
+		return false
+	}
+	changed := before.DeepCopy()
+	changed.Machines = after.Machines
+	return equality.Semantic.DeepEqual(changed, after)
+}

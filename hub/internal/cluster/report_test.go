@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestReportSumsUp(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said by the agent"}
+	}
+	reachable := condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
+	heard := verdict{connected: true, seen: true}
+	tests := map[string]struct {
+		acceptance  v1alpha1.Acceptance
+		namespace   namespaceState
+		heard       verdict
+		agent       []metav1.Condition
+		annotations map[string]string
+		accepted    string
+		ready       metav1.ConditionStatus
+		readyReason string
+		// frozen is the reason of the freeze; empty for none.
+		frozen string
+	}{
+		"waits for the user": {
+			acceptance: v1alpha1.AcceptancePending, namespace: namespaceNone,
+			accepted: v1alpha1.ReasonAwaitingAcceptance, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonAwaitingAcceptance,
+		},
+		"is denied": {
+			acceptance: v1alpha1.AcceptanceDenied, namespace: namespaceReady, heard: heard, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied,
+		},
+		"finds its namespace taken": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceForeign,
+			accepted: v1alpha1.ReasonNamespaceConflict, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonNamespaceConflict,
+		},
+		"finds its namespace going": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceDeleting,
+			accepted: v1alpha1.ReasonDeleting, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDeleting,
+		},
+		"waits for its agent": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady,
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonNeverSeen,
+		},
+		"is well": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionTrue, readyReason: v1alpha1.ReasonReady,
+		},
+		"has a silent agent: frozen, and Ready is Unknown, not False": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: verdict{seen: true}, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionUnknown, readyReason: v1alpha1.ReasonLeaseExpired, frozen: v1alpha1.ReasonAgentSilent,
+		},
+		"has a silent agent that said bad things before": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: verdict{seen: true},
+			agent:    []metav1.Condition{condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionUnknown, readyReason: v1alpha1.ReasonLeaseExpired, frozen: v1alpha1.ReasonAgentSilent,
+		},
+		"cannot be reached by its agent": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
+			agent:    []metav1.Condition{condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonUnreachable, frozen: v1alpha1.ReasonTargetUnreachable,
+		},
+		"may or may not be reached by its agent": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
+			agent:    []metav1.Condition{condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionUnknown, v1alpha1.ReasonStarting)},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionUnknown, readyReason: v1alpha1.ReasonStarting, frozen: v1alpha1.ReasonTargetUnreachable,
+		},
+		"has an agent that froze": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
+			agent:    []metav1.Condition{reachable, condition(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonStarting)},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonStarting, frozen: v1alpha1.ReasonStarting,
+		},
+		"is frozen by its user": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard, agent: []metav1.Condition{reachable},
+			annotations: map[string]string{v1alpha1.FreezeAnnotation: "why not"},
+			accepted:    v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonManualFreeze, frozen: v1alpha1.ReasonManualFreeze,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Generation: 7, Annotations: test.annotations}}
+			cluster.Spec.Acceptance = test.acceptance
+			cluster.Status.Conditions = test.agent
+			report(cluster, test.namespace, test.heard, start)
+			find := func(kind string) *metav1.Condition {
+				found := meta.FindStatusCondition(cluster.Status.Conditions, kind)
+				g.Expect(found).NotTo(BeNil(), kind)
+				g.Expect(found.ObservedGeneration).To(BeEquivalentTo(7), kind)
+				return found
+			}
+			g.Expect(find(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(test.accepted))
+			ready := find(v1alpha1.ReadyCondition)
+			g.Expect(ready.Status).To(Equal(test.ready))
+			g.Expect(ready.Reason).To(Equal(test.readyReason))
+			frozen := find(v1alpha1.FrozenCondition)
+			if test.frozen == "" {
+				g.Expect(frozen.Status).To(Equal(metav1.ConditionFalse))
+			} else {
+				g.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
+				g.Expect(frozen.Reason).To(Equal(test.frozen))
+				g.Expect(frozen.Message).NotTo(BeEmpty())
+			}
+			g.Expect(meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)).To(
+				BeFalse(), "silence is Unknown")
+		})
+	}
+}

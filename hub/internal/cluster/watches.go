@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager lets manager run the controller.
+func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
+	ofLabel := handler.EnqueueRequestsFromMapFunc(clusterOf)
+	err := builder.ControllerManagedBy(manager).
+		For(&v1alpha1.Cluster{}).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(named)).
+		Watches(&rbacv1.RoleBinding{}, ofLabel).
+		Watches(&rbacv1.ClusterRole{}, ofLabel).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofLabel).
+		Watches(&coordinationv1.Lease{}, c.leases()).
+		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(wake.MachineCounts())).
+		WithOptions(options).
+		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
+	if err != nil {
+		return fmt.Errorf("setting the Cluster controller up: %w", err)
+	}
+	return nil
+}
+
+func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	if name := object.GetLabels()[v1alpha1.ClusterNameLabel]; name != "" {
+		return []reconcile.Request{wake.Request("", name)}
+	}
+	return nil
+}
+
+func named(_ context.Context, namespace client.Object) []reconcile.Request {
+	return []reconcile.Request{wake.Request("", namespace.GetName())}
+}
+
+// leases notes every renewal and wakes a Cluster only for one that is news.
+func (c *Controller) leases() handler.EventHandler {
+	note := func(object client.Object, initial bool, q queue) {
+		lease, ok := object.(*coordinationv1.Lease)
+		if ok && lease.Name == v1alpha1.AgentLeaseName && c.heartbeats.observe(lease, initial, c.Clock.Now()) {
+			q.Add(wake.Request("", lease.Namespace))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, e.IsInInitialList, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, false, q) },
+	}
+}
+
+// counted wakes a Cluster for its Machines, many changes at once.
+func counted() handler.EventHandler {
+	wakeLater := func(machine client.Object, q queue) {
+		q.AddAfter(wake.Request("", machine.GetNamespace()), pace.Interval)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wakeLater(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { wakeLater(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wakeLater(e.Object, q) },
+	}
+}

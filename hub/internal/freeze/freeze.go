@@ -1,0 +1,101 @@
+// Package freeze decides, from the objects that the hub knows, whether it may create, delete or adopt
+// anything for a cluster. It is pure. Whatever is not proven to be allowed is frozen.
+package freeze
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Verdict says whether something is frozen, and why. The zero value is not frozen.
+type Verdict struct {
+	Frozen bool
+	// Reason is a constant of package v1alpha1.
+	Reason string
+	// Message says why, and what ends the freeze.
+	Message string
+}
+
+// First returns the first verdict that freezes, or one that does not.
+func First(verdicts ...Verdict) Verdict {
+	for _, verdict := range verdicts {
+		if verdict.Frozen {
+			return verdict
+		}
+	}
+	return Verdict{}
+}
+
+// Condition is the Frozen condition of an object of that generation.
+func (v Verdict) Condition(generation int64) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonNotFrozen, ObservedGeneration: generation,
+	}
+	if v.Frozen {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v.Reason, v.Message
+	}
+	return condition
+}
+
+// OfAnnotation is the freeze that a user put on an object of that kind, such as "Cluster".
+func OfAnnotation(kind string, object metav1.Object) Verdict {
+	reason, found := object.GetAnnotations()[v1alpha1.FreezeAnnotation]
+	if !found {
+		return Verdict{}
+	}
+	if reason == "" {
+		reason = "no reason given"
+	}
+	return Verdict{true, v1alpha1.ReasonManualFreeze, fmt.Sprintf(
+		"%s %s is frozen by its annotation %s (%s); remove the annotation to go on",
+		kind, object.GetName(), v1alpha1.FreezeAnnotation, reason)}
+}
+
+// OfCluster is what a cluster means for the objects in namespace that name it; nil is a cluster that does
+// not exist.
+func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
+	if name != namespace {
+		return Verdict{true, v1alpha1.ReasonNamespaceConflict, fmt.Sprintf(
+			"spec.clusterName is %q but the namespace is %q: create the object in namespace %q", name, namespace, name)}
+	}
+	if cluster == nil {
+		return Verdict{true, v1alpha1.ReasonClusterNotFound, fmt.Sprintf(
+			"there is no Cluster %q; create and accept it to go on", name)}
+	}
+	if cluster.DeletionTimestamp != nil {
+		return Verdict{true, v1alpha1.ReasonDeleting, fmt.Sprintf("Cluster %s is being deleted", name)}
+	}
+	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions))
+}
+
+func notAccepted(cluster *v1alpha1.Cluster) Verdict {
+	switch cluster.Spec.Acceptance {
+	case v1alpha1.AcceptanceAccepted:
+	case v1alpha1.AcceptanceDenied:
+		return Verdict{true, v1alpha1.ReasonDenied, fmt.Sprintf("Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
+	default:
+		return Verdict{true, v1alpha1.ReasonAwaitingAcceptance, fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}
+	}
+	accepted := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition)
+	if accepted == nil {
+		return Verdict{true, v1alpha1.ReasonPending, fmt.Sprintf("the hub has not prepared the namespace of Cluster %s yet", cluster.Name)}
+	}
+	if accepted.Status != metav1.ConditionTrue {
+		return Verdict{true, accepted.Reason, fmt.Sprintf("Cluster %s: %s", cluster.Name, accepted.Message)}
+	}
+	return Verdict{}
+}
+
+// OfCondition is the Frozen condition of an object of that kind. One that is Unknown freezes too.
+func OfCondition(kind string, object metav1.Object, conditions []metav1.Condition) Verdict {
+	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
+	if frozen == nil || frozen.Status == metav1.ConditionFalse {
+		return Verdict{}
+	}
+	return Verdict{true, frozen.Reason, fmt.Sprintf("%s %s is frozen: %s", kind, object.GetName(), frozen.Message)}
+}

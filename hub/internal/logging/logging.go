@@ -1,0 +1,30 @@
+// Package logging makes the hub's logger.
+package logging
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+)
+
+// The formats of New.
+const (
+	Text = "text"
+	JSON = "json"
+)
+
+// New returns a logger that writes lines of format to w. Verbosity is the highest V level that is written: 0
+// tells what an operator has to know, 1 what each decision was, 4 and more is for developers.
+func New(w io.Writer, format string, verbosity int) (logr.Logger, error) {
+	// logr's level n is slog's level -n.
+	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
+	switch format {
+	case Text:
+		return logr.FromSlogHandler(slog.NewTextHandler(w, options)), nil
+	case JSON:
+		return logr.FromSlogHandler(slog.NewJSONHandler(w, options)), nil
+	}
+	return logr.Discard(), fmt.Errorf("unknown log format %q: use %s or %s", format, Text, JSON)
+}

@@ -1,0 +1,210 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+)
+
+// actError is a change of a MachineSet that the API server refused.
+type actError struct {
+	reason string
+	err    error
+}
+
+func (e *actError) Error() string { return e.err.Error() }
+func (e *actError) Unwrap() error { return e.err }
+
+// act decides once more, now on live reads, and carries that out. Every write has an optimistic lock, so a
+// set that somebody changes meanwhile is left alone; the first refused write ends the attempt, because what
+// follows was decided together with it.
+func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment) error {
+	current := &v1alpha1.MachineDeployment{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading the machine deployment again: %w", err)
+	}
+	if current.UID != deployment.UID || current.Generation != deployment.Generation {
+		return nil // Another object, or another will: its event is on the way.
+	}
+	fresh := current.ResourceVersion == deployment.ResourceVersion
+	s, err := c.observe(ctx, c.Live, current, c.Clock.Now(), client.Limit(livePage))
+	if err != nil {
+		return err
+	}
+	d := decide(s)
+	klog.FromContext(ctx).V(2).Info("Carrying out plan", "createNew", d.CreateNew, "scale", d.Scale,
+		"adopt", len(d.adopt), "stamp", len(d.stamp), "forget", len(d.forget), "why", d.Why)
+	for _, step := range []func(context.Context, *scope, decision) error{
+		c.adopt, c.stamp, c.scale, c.create, c.forget, c.number,
+	} {
+		if err := step(ctx, s, d); err != nil {
+			if failed := failedEvent(err); !apierrors.IsConflict(err) {
+				emit(c.Recorder, current, failed)
+			}
+			return err
+		}
+	}
+	deployment.Status.CollisionCount = current.Status.CollisionCount
+	if fresh {
+		// The status to be written was computed from the version before our own write.
+		deployment.ResourceVersion = current.ResourceVersion
+	}
+	return nil
+}
+
+func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
+	for _, orphan := range d.adopt {
+		adopted := orphan.DeepCopy()
+		adopted.OwnerReferences = append(adopted.OwnerReferences, ownerReference(s.deployment))
+		setLabels(&adopted.ObjectMeta, s.deployment)
+		if err := c.patch(ctx, orphan, adopted); err != nil {
+			return fmt.Errorf("adopting machine set %s: %w", orphan.Name, err)
+		}
+		emit(c.Recorder, s.deployment, adoptedEvent(orphan.Name))
+	}
+	return nil
+}
+
+func (c *Controller) stamp(ctx context.Context, s *scope, d decision) error {
+	for _, set := range d.stamp {
+		wanted := stamped(s, set, d.revision)
+		if err := c.patch(ctx, set, wanted); err != nil {
+			return fmt.Errorf("labeling machine set %s: %w", set.Name, err)
+		}
+		*set = *wanted
+	}
+	return nil
+}
+
+func (c *Controller) scale(ctx context.Context, s *scope, d decision) error {
+	for _, change := range d.Scale {
+		for _, set := range s.sets {
+			if set.Name != change.Name {
+				continue
+			}
+			scaled := set.DeepCopy()
+			scaled.Spec.Replicas = new(int32(change.To))
+			if err := c.patch(ctx, set, scaled); err != nil {
+				return fmt.Errorf("scaling machine set %s: %w", set.Name, err)
+			}
+			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
+		}
+	}
+	if len(d.Scale) > 0 {
+		emit(c.Recorder, s.deployment, scaledEvent(d.Plan))
+	}
+	return nil
+}
+
+// create makes the set of the current template. Its name follows from the template: however stale the reads
+// were, there is never a second one.
+func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
+	if !d.CreateNew {
+		return nil
+	}
+	set := newSet(s, d)
+	err := c.Client.Create(ctx, set)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return c.resolve(ctx, s, set)
+	case err != nil:
+		return &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machine set %s: %w", set.Name, err)}
+	}
+	emit(c.Recorder, s.deployment, createdEvent(set.Name, d.Plan))
+	return nil
+}
+
+// resolve finds out what to do about a set that has the name of the one to be made: nothing if it is that
+// one, else take another hash the next time.
+func (c *Controller) resolve(ctx context.Context, s *scope, wanted *v1alpha1.MachineSet) error {
+	existing := &v1alpha1.MachineSet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+		return fmt.Errorf("reading machine set %s, which exists already: %w", wanted.Name, err)
+	}
+	same, err := plan.SameTemplate(existing.Spec.Template, wanted.Spec.Template)
+	if err != nil {
+		return fmt.Errorf("comparing machine set %s: %w", existing.Name, err)
+	}
+	if same && metav1.IsControlledBy(existing, s.deployment) && existing.DeletionTimestamp == nil {
+		return nil // Made meanwhile; its event is on the way.
+	}
+	collisions := int32(1)
+	if s.deployment.Status.CollisionCount != nil {
+		collisions += *s.deployment.Status.CollisionCount
+	}
+	s.deployment.Status.CollisionCount = &collisions
+	emit(c.Recorder, s.deployment, collisionEvent(existing.Name))
+	return nil
+}
+
+func newSet(s *scope, d decision) *v1alpha1.MachineSet {
+	deployment := s.deployment
+	template := deployment.Spec.Template.DeepCopy()
+	selector := maps.Clone(deployment.Spec.Selector.MatchLabels)
+	selector[v1alpha1.MachineTemplateHashLabel] = s.hash
+	template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = s.hash
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: deployment.Namespace, Name: deployment.Name + "-" + s.hash,
+			Labels:          maps.Clone(template.Metadata.Labels),
+			OwnerReferences: []metav1.OwnerReference{ownerReference(deployment)},
+		},
+		Spec: v1alpha1.MachineSetSpec{
+			ClusterName: deployment.Spec.ClusterName, Replicas: new(int32(d.NewReplicas)),
+			MinReadySeconds: deployment.Spec.MinReadySeconds,
+			Selector:        v1alpha1.MachineSelector{MatchLabels: selector},
+			Template:        *template,
+		},
+	}
+	setLabels(&set.ObjectMeta, deployment)
+	setRevision(&set.ObjectMeta, d.revision)
+	return set
+}
+
+// forget deletes sets of the history. The resource version keeps one safe that was scaled up meanwhile.
+func (c *Controller) forget(ctx context.Context, _ *scope, d decision) error {
+	for _, set := range d.forget {
+		err := c.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting old machine set %s: %w", set.Name, err)}
+		}
+	}
+	return nil
+}
+
+// number writes the template's revision on the deployment.
+func (c *Controller) number(ctx context.Context, s *scope, d decision) error {
+	if !d.number {
+		return nil
+	}
+	before := s.deployment.DeepCopy()
+	if s.deployment.Annotations == nil {
+		s.deployment.Annotations = map[string]string{}
+	}
+	s.deployment.Annotations[v1alpha1.RevisionAnnotation] = strconv.FormatInt(d.revision, 10)
+	collisions := s.deployment.Status.CollisionCount
+	if err := c.patch(ctx, before, s.deployment); err != nil {
+		return fmt.Errorf("numbering the revision: %w", err)
+	}
+	s.deployment.Status.CollisionCount = collisions // The answer carries the status that is stored.
+	return nil
+}
+
+func (c *Controller) patch(ctx context.Context, before, after client.Object) error {
+	return c.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func ownerReference(deployment *v1alpha1.MachineDeployment) metav1.OwnerReference {
+	return *metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))
+}

@@ -1,0 +1,452 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+// fixture is both controllers, and a deployment in a cluster of its own.
+type fixture struct {
+	*WithT
+	t          *testing.T
+	direct     client.WithWatch
+	cluster    *v1alpha1.Cluster
+	deployment *v1alpha1.MachineDeployment
+	clock      *testclock.FakePassiveClock
+	events     *events.FakeRecorder
+	writes     hubtest.Writes
+	runner     reconcile.Reconciler
+	sets       reconcile.Reconciler
+}
+
+func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000)}
+	f.cluster = hubtest.Cluster(t, f.direct)
+	f.clock = testclock.NewFakePassiveClock(time.Now())
+	labels := map[string]string{"app": "x"}
+	f.deployment = &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "pool"},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: f.cluster.Name, Replicas: &replicas,
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(t, f.direct, f.deployment)
+	cached := f.writes.Count(f.direct)
+	if stale != nil {
+		cached = interceptor.NewClient(cached, *stale)
+	}
+	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(cached, cached, logic)
+	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.sets = reconciler.New(f.direct, f.direct, sets)
+	return f
+}
+
+func (f *fixture) reconcile() {
+	f.t.Helper()
+	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+	f.Expect(err).NotTo(HaveOccurred())
+}
+
+// reconcileSets lets the MachineSet controller work on every set.
+func (f *fixture) reconcileSets() {
+	f.t.Helper()
+	for _, set := range f.list() {
+		_, err := f.sets.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&set)})
+		f.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// list returns the sets of the namespace by revision.
+func (f *fixture) list() []v1alpha1.MachineSet {
+	f.t.Helper()
+	list := &v1alpha1.MachineSetList{}
+	f.Expect(f.direct.List(f.t.Context(), list, client.InNamespace(f.cluster.Name))).To(Succeed())
+	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revision(&a), revision(&b)) })
+	return list.Items
+}
+
+func (f *fixture) refresh() *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).To(Succeed())
+	return f.deployment
+}
+
+func (f *fixture) update(change func(*v1alpha1.MachineDeployment)) {
+	f.t.Helper()
+	f.refresh()
+	change(f.deployment)
+	f.Expect(f.direct.Update(f.t.Context(), f.deployment)).To(Succeed())
+}
+
+func (f *fixture) upgrade(version string) {
+	f.t.Helper()
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Template.Spec.Versions.Kubelet = version })
+}
+
+func (f *fixture) condition(kind string) *metav1.Condition {
+	f.t.Helper()
+	return meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
+}
+
+func (f *fixture) machines() []v1alpha1.Machine {
+	f.t.Helper()
+	return hubtest.Machines(f.t, f.direct, f.cluster.Name)
+}
+
+func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
+	var replicas []int32
+	for _, set := range sets {
+		replicas = append(replicas, *set.Spec.Replicas)
+	}
+	return replicas
+}
+
+// settle runs both controllers and the agent's part until nothing is written any more; each calls check.
+func (f *fixture) settle(check func()) {
+	f.t.Helper()
+	for range 100 {
+		f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+		f.reconcile()
+		check()
+		f.reconcileSets()
+		check()
+		busy := hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name) > 0
+		for _, machine := range f.machines() {
+			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+				hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
+				busy = true
+				break // One at a time: the rollout has to wait for each.
+			}
+		}
+		check()
+		if !busy && f.writes.Total() == 0 {
+			return
+		}
+	}
+	f.t.Fatal("does not come to rest")
+}
+
+func TestCreatesItsSetAndThenRests(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	sets := f.list()
+	f.Expect(sets).To(HaveLen(1))
+	set := sets[0]
+	hash := set.Labels[v1alpha1.MachineTemplateHashLabel]
+	f.Expect(hash).NotTo(BeEmpty())
+	f.Expect(set.Name).To(Equal("pool-" + hash))
+	f.Expect(set.Labels).To(Equal(map[string]string{
+		"app": "x", v1alpha1.MachineTemplateHashLabel: hash, v1alpha1.ClusterNameLabel: f.cluster.Name,
+		v1alpha1.MachineDeploymentNameLabel: "pool", "cluster.x-k8s.io/deployment-name": "pool",
+	}))
+	f.Expect(set.Annotations).To(Equal(map[string]string{
+		v1alpha1.RevisionAnnotation: "1", "machinedeployment.clusters.x-k8s.io/revision": "1",
+	}))
+	f.Expect(set.Spec.Selector.MatchLabels).To(Equal(map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: hash}))
+	f.Expect(set.Spec.Template.Metadata.Labels).To(Equal(set.Spec.Selector.MatchLabels))
+	f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue())
+	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "1"))
+
+	f.settle(func() {})
+	status := f.refresh().Status
+	f.Expect(status.Replicas).To(BeEquivalentTo(2))
+	f.Expect(status.UpdatedReplicas).To(BeEquivalentTo(2))
+	f.Expect(status.AvailableReplicas).To(BeEquivalentTo(2))
+	f.Expect(status.UnavailableReplicas).To(BeZero())
+	f.Expect(status.Selector).To(Equal("app=x"))
+	f.Expect(f.condition(v1alpha1.AvailableCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	for _, condition := range status.Conditions {
+		f.Expect(condition.ObservedGeneration).To(Equal(f.deployment.Generation), condition.Type)
+	}
+	for _, machine := range f.machines() {
+		f.Expect(machine.Labels).To(HaveKeyWithValue(v1alpha1.MachineDeploymentNameLabel, "pool"))
+	}
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.reconcile()
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty(), "a deployment at rest was written")
+}
+
+func TestRollsOutWithinItsBudget(t *testing.T) {
+	f := newFixture(t, 4, nil)
+	one := intstr.FromInt32(1)
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Strategy.RollingUpdate = &v1alpha1.RollingUpdateBounds{MaxSurge: &one, MaxUnavailable: &one}
+	})
+	f.settle(func() {})
+	f.upgrade("v1.37.0")
+	f.settle(func() {
+		available := 0
+		machines := f.machines()
+		f.Expect(len(machines)).To(BeNumerically("<=", 5), "replicas and surge")
+		for _, machine := range machines {
+			if machine.DeletionTimestamp == nil && meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+				available++
+			}
+		}
+		f.Expect(available).To(BeNumerically(">=", 3), "replicas without what may be unavailable")
+	})
+	sets := f.list()
+	f.Expect(f.replicasOf(sets)).To(Equal([]int32{0, 4}))
+	for _, machine := range f.machines() {
+		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
+	}
+	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
+
+	f.upgrade("v1.36.2")
+	f.settle(func() {})
+	again := f.list()
+	f.Expect(again).To(HaveLen(2), "going back makes no third set")
+	f.Expect(again[1].UID).To(Equal(sets[0].UID))
+	f.Expect(f.replicasOf(again)).To(Equal([]int32{0, 4}))
+	f.Expect(revision(&again[1])).To(BeEquivalentTo(3))
+}
+
+func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.RevisionHistoryLimit = new(int32(1)) })
+	f.settle(func() {})
+	for _, version := range []string{"v1.36.3", "v1.36.4", "v1.36.5"} {
+		f.upgrade(version)
+		f.settle(func() {})
+	}
+	var versions []string
+	for _, set := range f.list() {
+		versions = append(versions, set.Spec.Template.Spec.Versions.Kubelet)
+	}
+	f.Expect(versions).To(Equal([]string{"v1.36.4", "v1.36.5"}))
+}
+
+func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
+	blind := &interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+		return nil
+	}}
+	f := newFixture(t, 2, blind)
+	for range 4 {
+		f.reconcile()
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	}
+	f.Expect(f.list()).To(HaveLen(1))
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create MachineSet", 1))
+	f.Expect(f.refresh().Status.CollisionCount).To(BeNil())
+}
+
+// Even if the live read misses the set, the name keeps it from being made twice.
+func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	made := f.list()
+	now := f.clock.Now()
+	logic, err := New(Deps{Client: f.direct, Live: interceptor.NewClient(f.direct, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+			return nil
+		},
+	}), Recorder: f.events, Clock: testclock.NewFakePassiveClock(now)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(logic.act(t.Context(), f.refresh())).To(Succeed())
+	f.Expect(f.list()).To(Equal(made))
+	f.Expect(f.deployment.Status.CollisionCount).To(BeNil())
+}
+
+func TestTakesAnotherNameWhenTheHashCollides(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.reconcile()
+	first := f.list()[0]
+	f.Expect(f.direct.Delete(t.Context(), &first)).To(Succeed())
+	foreign := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}, Spec: *first.Spec.DeepCopy()}
+	foreign.Spec.Template.Spec.Versions.Kubelet = "v1.20.0"
+	hubtest.Create(t, f.direct, foreign)
+	f.reconcile()
+	f.Expect(f.refresh().Status.CollisionCount).To(HaveValue(BeEquivalentTo(1)))
+	f.reconcile()
+	var names []string
+	for _, set := range f.list() {
+		if metav1.IsControlledBy(&set, f.deployment) {
+			names = append(names, set.Name)
+		}
+	}
+	f.Expect(names).To(HaveLen(1))
+	f.Expect(names[0]).NotTo(Equal(first.Name))
+	f.settle(func() {})
+	f.Expect(f.list()).To(HaveLen(2), "the name stays chosen")
+}
+
+func TestAdoptsASetOfItsTemplateOnly(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
+		set := &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Labels: labels},
+			Spec: v1alpha1.MachineSetSpec{
+				ClusterName: f.cluster.Name, Replicas: new(int32(1)),
+				Selector: f.deployment.Spec.Selector, Template: *f.deployment.Spec.Template.DeepCopy(),
+			},
+		}
+		set.Spec.Template.Spec.Versions.Kubelet = version
+		hubtest.Create(t, f.direct, set)
+		return set
+	}
+	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
+	orphan("other-template", "v1.20.0", map[string]string{"app": "x"})
+	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
+	f.reconcile()
+	f.reconcile()
+	var owned []string
+	for _, set := range f.list() {
+		if metav1.IsControlledBy(&set, f.deployment) {
+			owned = append(owned, set.Name)
+		}
+	}
+	f.Expect(owned).To(Equal([]string{same.Name}))
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(same), same)).To(Succeed())
+	f.Expect(same.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
+	f.Expect(same.Annotations).To(HaveKeyWithValue(v1alpha1.AutoscalerRevisionAnnotation, "1"))
+}
+
+func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.settle(func() {})
+	set := f.list()[0]
+	f.Expect(f.direct.Delete(t.Context(), &set)).To(Succeed())
+	f.reconcile()
+	f.reconcileSets()
+	f.Expect(len(f.machines())).To(BeNumerically("<=", 4), "replicas and surge")
+	f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 4)) })
+	f.Eventually(func() []v1alpha1.Machine {
+		hubtest.FinishDeletions(t, f.direct, f.cluster.Name) // The garbage collector takes its time.
+		f.reconcile()
+		f.reconcileSets()
+		return f.machines()
+	}).WithTimeout(time.Minute).Should(And(HaveLen(3), HaveEach(HaveField("OwnerReferences", Not(ContainElement(HaveField("UID", set.UID)))))))
+}
+
+func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
+	tests := map[string]struct {
+		freeze func(*fixture)
+		reason string
+	}{
+		"by annotation": {func(f *fixture) {
+			f.update(func(deployment *v1alpha1.MachineDeployment) {
+				deployment.Annotations = maps.Clone(deployment.Annotations)
+				deployment.Annotations[v1alpha1.FreezeAnnotation] = "an experiment"
+			})
+		}, v1alpha1.ReasonManualFreeze},
+		"because the agent is silent": {func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+		}, v1alpha1.ReasonAgentSilent},
+		"because the cluster is gone": {func(f *fixture) {
+			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonClusterNotFound},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.settle(func() {})
+			test.freeze(f)
+			f.update(func(deployment *v1alpha1.MachineDeployment) {
+				deployment.Spec.Replicas = new(int32(7))
+				deployment.Spec.RevisionHistoryLimit = new(int32(0))
+				deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+			})
+			f.reconcile()
+			f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineDeployment/status": 1}))
+			frozen := f.condition(v1alpha1.FrozenCondition)
+			f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
+			f.Expect(frozen.Reason).To(Equal(test.reason))
+			f.Expect(f.deployment.Status.ObservedGeneration).To(Equal(f.deployment.Generation))
+			f.Expect(f.deployment.Status.AvailableReplicas).To(BeEquivalentTo(2), "what was known last is kept")
+		})
+	}
+}
+
+func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle(func() {})
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Paused = true
+		deployment.Spec.Replicas = new(int32(3))
+		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	})
+	f.settle(func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3}))
+	progressing := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(progressing.Status).To(Equal(metav1.ConditionUnknown))
+	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonPaused))
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = false })
+	f.settle(func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 3}))
+}
+
+// The user scales the set while the hub decides: the hub's write, decided on what was, must not win.
+func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle(func() {})
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
+	raced := false
+	racing := interceptor.NewClient(f.direct, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*v1alpha1.MachineSet); ok && !raced {
+				raced = true
+				set := f.list()[0]
+				set.Annotations["touched"] = "yes"
+				f.Expect(c.Update(ctx, &set)).To(Succeed())
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	logic, err := New(Deps{Client: racing, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	runner := reconciler.New(racing, racing, logic)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}
+	result, err := runner.Reconcile(t.Context(), request)
+	f.Expect(err).NotTo(HaveOccurred(), "a conflict is nothing to tell an operator")
+	f.Expect(result.RequeueAfter).NotTo(BeZero())
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2}))
+	_, err = runner.Reconcile(t.Context(), request)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{5}))
+}
+
+func TestFailureOfASetIsTheDeploymentsToo(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.reconcile()
+	set := f.list()[0]
+	hubtest.SetCondition(t, f.direct, &set, &set.Status.Conditions, v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)
+	f.reconcile()
+	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.Expect(failure.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonCreateFailed))
+	f.Expect(failure.Message).To(ContainSubstring(set.Name))
+}

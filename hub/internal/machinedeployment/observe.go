@@ -1,0 +1,186 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+)
+
+// livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
+const livePage = 500
+
+// scope is all that one reconciliation knows.
+type scope struct {
+	deployment *v1alpha1.MachineDeployment
+	frozen     freeze.Verdict
+	// sets are those that the deployment owns, oldest first; current is the one of its template, if there is.
+	sets    []*v1alpha1.MachineSet
+	current *v1alpha1.MachineSet
+	// orphans are sets without owner that have the deployment's template and match its selector.
+	orphans []*v1alpha1.MachineSet
+	// hash names the template.
+	hash string
+	// machines counts the Machines of each set. strays are Machines of the deployment whose set is gone;
+	// counts has all of them.
+	machines map[types.UID]*tally.Counts
+	strays   tally.Counts
+	counts   tally.Counts
+}
+
+// observe reads what counts for deployment.
+func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, now time.Time, options ...client.ListOption) (*scope, error) {
+	s := &scope{deployment: deployment, machines: map[types.UID]*tally.Counts{}}
+	var err error
+	if s.frozen, err = frozen(ctx, reader, deployment); err != nil {
+		return nil, err
+	}
+	var collisions int32
+	if deployment.Status.CollisionCount != nil {
+		collisions = *deployment.Status.CollisionCount
+	}
+	if s.hash, err = plan.Hash(deployment.Spec.Template, collisions); err != nil {
+		return nil, err
+	}
+	if err := s.readSets(ctx, reader); err != nil {
+		return nil, err
+	}
+	return s, s.readMachines(ctx, reader, now, options)
+}
+
+func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
+	list := &v1alpha1.MachineSetList{}
+	if err := reader.List(ctx, list, client.InNamespace(s.deployment.Namespace)); err != nil {
+		return fmt.Errorf("listing machine sets: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	selector := labels.SelectorFromSet(s.deployment.Spec.Selector.MatchLabels)
+	for i := range list.Items {
+		set := &list.Items[i]
+		controller := metav1.GetControllerOf(set)
+		owned := controller != nil && controller.UID == s.deployment.UID
+		if !owned && (controller != nil || set.DeletionTimestamp != nil || !selector.Matches(labels.Set(set.Labels))) {
+			continue
+		}
+		same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
+		switch {
+		case err != nil:
+			return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
+		case !owned && same:
+			s.orphans = append(s.orphans, set)
+		case owned:
+			s.sets = append(s.sets, set)
+			s.machines[set.UID] = &tally.Counts{}
+			// Of several with this template, which only somebody else can have made, the oldest one stays.
+			if same && s.current == nil && set.DeletionTimestamp == nil {
+				s.current = set
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scope) readMachines(ctx context.Context, reader client.Reader, now time.Time, options []client.ListOption) error {
+	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
+	// Nothing below changes a Machine, so the cache need not copy them.
+	options = append(options, client.InNamespace(s.deployment.Namespace), client.UnsafeDisableDeepCopy)
+	return tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, minReady, now) }, options...)
+}
+
+func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) {
+	controller := metav1.GetControllerOfNoCopy(machine)
+	if controller == nil || controller.Kind != "MachineSet" {
+		return
+	}
+	state := tally.Of(machine, minReady, now)
+	counts, owned := s.machines[controller.UID]
+	if !owned {
+		if machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
+			return
+		}
+		counts = &s.strays
+	}
+	counts.Add(state)
+	s.counts.Add(state)
+}
+
+func frozen(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (freeze.Verdict, error) {
+	cluster := &v1alpha1.Cluster{}
+	err := reader.Get(ctx, client.ObjectKey{Name: deployment.Spec.ClusterName}, cluster)
+	if apierrors.IsNotFound(err) {
+		cluster = nil
+	} else if err != nil {
+		return freeze.Verdict{}, fmt.Errorf("getting cluster %s: %w", deployment.Spec.ClusterName, err)
+	}
+	return freeze.First(
+		freeze.OfAnnotation("MachineDeployment", deployment),
+		freeze.OfCluster(deployment.Spec.ClusterName, deployment.Namespace, cluster),
+	), nil
+}
+
+// input is what the planner needs to know.
+func (s *scope) input() plan.Input {
+	in := plan.Input{
+		Replicas: replicas(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
+		Frozen: s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil,
+	}
+	for _, set := range s.sets {
+		counts := s.machines[set.UID]
+		facts := plan.Set{
+			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set), Actual: counts.Total,
+			Active: counts.Active, Available: counts.Available, MarkedAvailable: counts.MarkedAvailable,
+		}
+		if set.DeletionTimestamp != nil {
+			facts.Replicas = 0 // It makes no more Machines, and cannot be scaled.
+		}
+		if set == s.current {
+			in.New = &facts
+		} else {
+			in.Old = append(in.Old, facts)
+		}
+	}
+	// Machines whose set is gone still take up room until they are gone too.
+	if s.strays.Total > 0 {
+		in.Old = append(in.Old, plan.Set{Actual: s.strays.Total})
+	}
+	return in
+}
+
+// replicas is spec.replicas; the API server has filled in the default.
+func replicas(deployment *v1alpha1.MachineDeployment) int {
+	if deployment.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*deployment.Spec.Replicas)
+}
+
+func setReplicas(set *v1alpha1.MachineSet) int {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*set.Spec.Replicas)
+}
+
+// revision is the revision that an object carries; 0 if it carries none.
+func revision(object metav1.Object) int64 {
+	number, err := strconv.ParseInt(object.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}

@@ -1,0 +1,81 @@
+// Package machineset keeps the number of Machines that each MachineSet asks for.
+package machineset
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;machinesets;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets/finalizers,verbs=update
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server: before anything is created or deleted, the decision is taken again on
+	// what it says.
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Controller is the logic of one MachineSet: observe, decide, act, report.
+type Controller struct {
+	Deps
+	expected expectations
+	pacer    pace.Pacer
+}
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Clock == nil {
+		return nil, errors.New("making the MachineSet controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Status implements reconciler.Logic.
+func (c *Controller) Status(set *v1alpha1.MachineSet) any { return &set.Status }
+
+// Reconcile implements reconciler.Logic.
+func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (reconciler.Next, error) {
+	before := set.Status.DeepCopy()
+	now := c.Clock.Now()
+	s, err := c.observe(ctx, c.Client, set, now)
+	if err != nil {
+		return reconciler.Next{}, err
+	}
+	var next reconciler.Next
+	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
+	var actErr error
+	if decided := plan.Decide(s.input); !decided.Empty() {
+		actErr = c.act(ctx, set, decided.Release)
+	}
+	report(s, actErr, now)
+	next = next.Sooner(s.counts.NextAvailable)
+	if !equality.Semantic.DeepEqual(before, &set.Status) {
+		wait := c.pacer.Wait(set.UID, urgent(before, set), now)
+		next.DeferStatus = wait > 0
+		next = next.Sooner(wait)
+	}
+	return next, actErr
+}
+
+// expectationTTL is how long the cache may take to show what was created or deleted. After it, the decision
+// rests on the live reads alone.
+const expectationTTL = 30 * time.Second

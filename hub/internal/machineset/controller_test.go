@@ -1,0 +1,522 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+// fixture is one controller, and a set in a cluster of its own.
+type fixture struct {
+	*WithT
+	t        *testing.T
+	direct   client.WithWatch
+	cluster  *v1alpha1.Cluster
+	set      *v1alpha1.MachineSet
+	clock    *testclock.FakePassiveClock
+	events   *events.FakeRecorder
+	writes   hubtest.Writes
+	runner   reconcile.Reconciler
+	replicas int32
+}
+
+// newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
+func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000)}
+	f.cluster = hubtest.Cluster(t, f.direct)
+	f.clock = testclock.NewFakePassiveClock(time.Now())
+	labels := map[string]string{"app": "x"}
+	f.set = &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "workers"},
+		Spec: v1alpha1.MachineSetSpec{
+			ClusterName: f.cluster.Name, Replicas: &replicas,
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(t, f.direct, f.set)
+	cached := f.writes.Count(f.direct)
+	if stale != nil {
+		cached = interceptor.NewClient(cached, *stale)
+	}
+	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(cached, cached, logic)
+	return f
+}
+
+func (f *fixture) reconcile() reconcile.Result {
+	f.t.Helper()
+	result, err := f.tryReconcile()
+	f.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+func (f *fixture) tryReconcile() (reconcile.Result, error) {
+	return f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.set)})
+}
+
+func (f *fixture) machines() []v1alpha1.Machine {
+	f.t.Helper()
+	return hubtest.Machines(f.t, f.direct, f.set.Namespace)
+}
+
+// update changes the set as a user would.
+func (f *fixture) update(change func(*v1alpha1.MachineSet)) {
+	f.t.Helper()
+	f.refresh()
+	change(f.set)
+	f.Expect(f.direct.Update(f.t.Context(), f.set)).To(Succeed())
+}
+
+func (f *fixture) refresh() *v1alpha1.MachineSet {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.set), f.set)).To(Succeed())
+	return f.set
+}
+
+func (f *fixture) scale(replicas int32) {
+	f.t.Helper()
+	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Replicas = &replicas })
+}
+
+func (f *fixture) condition(kind string) *metav1.Condition {
+	f.t.Helper()
+	return meta.FindStatusCondition(f.refresh().Status.Conditions, kind)
+}
+
+// told returns the events so far.
+func (f *fixture) told() []string {
+	var notes []string
+	for {
+		select {
+		case note := <-f.events.Events:
+			notes = append(notes, note)
+		default:
+			return notes
+		}
+	}
+}
+
+func active(machines []v1alpha1.Machine) []string {
+	var names []string
+	for _, machine := range machines {
+		if machine.DeletionTimestamp == nil {
+			names = append(names, machine.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestCreatesMachinesAndThenRests(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Labels = map[string]string{v1alpha1.MachineDeploymentNameLabel: "pool"}
+		set.Spec.Template.Metadata.Annotations = map[string]string{"note": "y"}
+	})
+	f.reconcile()
+	machines := f.machines()
+	f.Expect(machines).To(HaveLen(3))
+	for _, machine := range machines {
+		f.Expect(machine.Name).To(MatchRegexp(`^workers-[a-z0-9]{5}$`))
+		f.Expect(machine.Labels).To(Equal(map[string]string{
+			"app": "x", v1alpha1.ClusterNameLabel: f.cluster.Name,
+			v1alpha1.MachineSetNameLabel: "workers", v1alpha1.MachineDeploymentNameLabel: "pool",
+		}))
+		f.Expect(machine.Annotations).To(HaveKeyWithValue("note", "y"))
+		f.Expect(machine.Finalizers).To(ConsistOf(v1alpha1.MachineFinalizer))
+		f.Expect(metav1.IsControlledBy(&machine, f.set)).To(BeTrue())
+		f.Expect(machine.Spec.ClusterName).To(Equal(f.cluster.Name))
+		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
+	}
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))
+	f.reconcile()
+	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.reconcile()
+	status := f.refresh().Status
+	f.Expect(status.Replicas).To(BeEquivalentTo(3))
+	f.Expect(status.ObservedGeneration).To(Equal(f.set.Generation))
+	f.Expect(status.Selector).To(Equal("app=x"))
+	f.writes.Counts()
+	for range 5 {
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty(), "a set at rest was written")
+}
+
+func TestTwoHundredMachinesTakeOneWriteEachAndNoneAtRest(t *testing.T) {
+	f := newFixture(t, 200, nil)
+	f.reconcile()
+	machines := f.machines()
+	f.Expect(machines).To(HaveLen(200))
+	for i := range machines {
+		hubtest.MarkReady(t, f.direct, &machines[i], true, f.clock.Now())
+		// The event of each one wakes the set; a tenth of a second lies between.
+		f.clock.SetTime(f.clock.Now().Add(100 * time.Millisecond))
+		if i%10 == 0 {
+			f.reconcile()
+		}
+	}
+	f.reconcile()
+	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(200))
+	writes := f.writes.Counts()
+	t.Logf("hub writes for 200 machines that get ready within 20s: %v", writes)
+	f.Expect(writes).To(HaveKeyWithValue("create Machine", 200))
+	f.Expect(writes).To(HaveLen(2))
+	f.Expect(writes["patch MachineSet/status"]).To(BeNumerically("<=", 7), "20s at one write in 5s, the first and the last")
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.reconcile()
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty(), "200 machines at rest were written")
+}
+
+// A cache that never shows what was created must not make the set create more, not even when it has given up
+// waiting for the cache.
+func TestBlindCacheNeverCreatesTwice(t *testing.T) {
+	blind := &interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+		return nil
+	}}
+	f := newFixture(t, 3, blind)
+	for range 6 {
+		_, err := f.tryReconcile()
+		f.Expect(err).NotTo(HaveOccurred())
+		f.clock.SetTime(f.clock.Now().Add(expectationTTL))
+	}
+	f.Expect(f.machines()).To(HaveLen(3))
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create Machine", 3))
+}
+
+// A cache that shows all as it was before a deletion must not make the set take more.
+func TestFrozenCacheNeverDeletesTwice(t *testing.T) {
+	var old *v1alpha1.MachineList
+	stale := &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if machines, ok := list.(*v1alpha1.MachineList); ok && old != nil {
+			old.DeepCopyInto(machines)
+			return nil
+		}
+		return c.List(ctx, list, options...)
+	}}
+	f := newFixture(t, 5, stale)
+	f.reconcile()
+	old = &v1alpha1.MachineList{Items: f.machines()}
+	f.reconcile()
+	f.scale(3)
+	for range 6 {
+		f.reconcile()
+		f.clock.SetTime(f.clock.Now().Add(expectationTTL))
+	}
+	f.Expect(active(f.machines())).To(HaveLen(3))
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("delete Machine", 2))
+}
+
+func TestScalesDownByVictimOrderAndCountsTheGoing(t *testing.T) {
+	f := newFixture(t, 4, nil)
+	f.reconcile()
+	machines := f.machines()
+	for i := range machines {
+		hubtest.MarkReady(t, f.direct, &machines[i], i != 2, f.clock.Now())
+	}
+	marked := machines[3]
+	marked.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: "now"}
+	f.Expect(f.direct.Update(t.Context(), &marked)).To(Succeed())
+	f.told()
+
+	f.scale(2)
+	f.reconcile()
+	want := []string{machines[0].Name, machines[1].Name}
+	slices.Sort(want)
+	f.Expect(active(f.machines())).To(Equal(want))
+	f.Expect(f.machines()).To(HaveLen(4), "the agent has not let the victims go yet")
+	f.Expect(f.told()).To(ConsistOf(And(ContainSubstring("Deleted 2 machines"),
+		ContainSubstring(machines[3].Name+" (marked for deletion)"), ContainSubstring(machines[2].Name+" (not ready)"))))
+
+	f.scale(4)
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(4), "created before the old ones were gone")
+	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(4))
+}
+
+func TestAdoptsAndReleases(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	orphan := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "orphan", Labels: map[string]string{"app": "x"}},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: f.set.Spec.Template.Spec},
+	}
+	hubtest.Create(t, f.direct, orphan)
+	stranger := orphan.DeepCopy()
+	stranger.Name, stranger.ResourceVersion = "stranger", ""
+	stranger.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x", Controller: new(true)}}
+	hubtest.Create(t, f.direct, stranger)
+	f.reconcile()
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)).To(Succeed())
+	f.Expect(metav1.IsControlledBy(orphan, f.set)).To(BeTrue())
+	f.Expect(orphan.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer))
+	f.Expect(orphan.Labels).To(HaveKeyWithValue(v1alpha1.MachineSetNameLabel, "workers"))
+	f.Expect(f.machines()).To(HaveLen(3), "one adopted, one of another owner, one made")
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Adopted 1 machine"), ContainSubstring("Created 1 machine")))
+
+	orphan.Labels["app"] = "y"
+	f.Expect(f.direct.Update(t.Context(), orphan)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)).To(Succeed())
+	f.Expect(orphan.OwnerReferences).To(BeEmpty())
+	f.Expect(orphan.DeletionTimestamp).To(BeNil())
+	f.Expect(f.machines()).To(HaveLen(4), "the released one has been replaced")
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Released 1 machine"), ContainSubstring("Created 1 machine")))
+}
+
+func TestFrozenSetDoesNothingButReport(t *testing.T) {
+	tests := map[string]struct {
+		freeze func(*fixture)
+		reason string
+	}{
+		"by annotation of the set": {func(f *fixture) {
+			f.update(func(set *v1alpha1.MachineSet) {
+				set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
+			})
+		}, v1alpha1.ReasonManualFreeze},
+		"by annotation of the cluster": {func(f *fixture) {
+			f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: ""}
+			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonManualFreeze},
+		"because the agent is silent": {func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+		}, v1alpha1.ReasonAgentSilent},
+		"because nobody knows": {func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
+		}, v1alpha1.ReasonUnknown},
+		"because the cluster is denied": {func(f *fixture) {
+			f.cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
+			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonDenied},
+		"because the cluster is gone": {func(f *fixture) {
+			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonClusterNotFound},
+		"because the namespace is not the cluster's": {func(f *fixture) {
+			f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed())
+			f.set = f.set.DeepCopy()
+			f.set.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "workers-" + f.cluster.Name}
+			hubtest.Create(f.t, f.direct, f.set)
+		}, v1alpha1.ReasonNamespaceConflict},
+		"by annotation of its deployment": {func(f *fixture) {
+			f.own(map[string]string{v1alpha1.FreezeAnnotation: "wait"}, nil)
+		}, v1alpha1.ReasonManualFreeze},
+		"by condition of its deployment": {func(f *fixture) {
+			f.own(nil, []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, LastTransitionTime: metav1.Now()}})
+		}, v1alpha1.ReasonOvershoot},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.reconcile()
+			test.freeze(f)
+			for _, replicas := range []int32{5, 0} {
+				f.scale(replicas)
+				f.writes.Counts()
+				f.reconcile()
+				f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))
+				frozen := f.condition(v1alpha1.FrozenCondition)
+				f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
+				f.Expect(frozen.Reason).To(Equal(test.reason))
+				f.Expect(frozen.Message).NotTo(BeEmpty())
+				f.Expect(f.set.Status.ObservedGeneration).To(Equal(f.set.Generation))
+			}
+		})
+	}
+}
+
+// own gives the set a deployment.
+func (f *fixture) own(annotations map[string]string, conditions []metav1.Condition) {
+	f.t.Helper()
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool", Annotations: annotations},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: f.cluster.Name, Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
+		},
+	}
+	hubtest.Create(f.t, f.direct, deployment)
+	deployment.Status.Conditions = conditions
+	f.Expect(f.direct.Status().Update(f.t.Context(), deployment)).To(Succeed())
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
+	})
+}
+
+func TestThawedSetGoesOn(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+	f.reconcile()
+	f.Expect(f.machines()).To(BeEmpty())
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+}
+
+// What the cache says of the cluster or the set may be old when it comes to acting.
+func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
+	tests := map[string]func(*fixture){
+		"frozen since": func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+		},
+		"scaled since":  func(f *fixture) { f.scale(1) },
+		"deleted since": func(f *fixture) { f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed()) },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			var oldCluster *v1alpha1.Cluster
+			var oldSet *v1alpha1.MachineSet
+			stale := &interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				switch into := object.(type) {
+				case *v1alpha1.Cluster:
+					oldCluster.DeepCopyInto(into)
+					return nil
+				case *v1alpha1.MachineSet:
+					oldSet.DeepCopyInto(into)
+					return nil
+				}
+				return c.Get(ctx, key, object, options...)
+			}}
+			f := newFixture(t, 3, stale)
+			oldCluster, oldSet = f.cluster.DeepCopy(), f.set.DeepCopy()
+			change(f)
+			_, err := f.tryReconcile()
+			f.Expect(err).NotTo(HaveOccurred(), "a stale read is no error")
+			f.Expect(f.machines()).To(BeEmpty())
+		})
+	}
+}
+
+func TestRefusedCreationIsReportedAndRetried(t *testing.T) {
+	refuse := true
+	attempts := 0
+	quota := &interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		attempts++
+		if refuse {
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("machines").GroupResource(), object.GetName(), errors.New("exceeded quota"))
+		}
+		return c.Create(ctx, object, options...)
+	}}
+	f := newFixture(t, 20, quota)
+	_, err := f.tryReconcile()
+	f.Expect(err).To(MatchError(ContainSubstring("exceeded quota")), "the queue's back-off needs an error")
+	f.Expect(attempts).To(Equal(1), "an API server that refuses is asked once, not 20 times")
+	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.Expect(failure.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonCreateFailed))
+	f.Expect(failure.Message).To(ContainSubstring("exceeded quota"))
+	f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning CreateFailed")))
+	refuse = false
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(20))
+	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
+}
+
+func TestPartlyFailedBatchIsCountedAndCompleted(t *testing.T) {
+	attempts := 0
+	flaky := &interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if attempts++; attempts == 2 {
+			return errors.New("connection lost")
+		}
+		return c.Create(ctx, object, options...)
+	}}
+	f := newFixture(t, 2, flaky)
+	_, err := f.tryReconcile()
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 1 machine"), ContainSubstring("1 of 2 created")))
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+}
+
+func TestCountsAreWrittenTogether(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.reconcile()
+	f.reconcile()
+	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.reconcile()
+	machines := f.machines()
+	f.writes.Counts()
+
+	hubtest.MarkReady(t, f.direct, &machines[0], true, f.clock.Now())
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval), "the last write was just now")
+	f.clock.SetTime(f.clock.Now().Add(2 * time.Second))
+	hubtest.MarkReady(t, f.direct, &machines[1], true, f.clock.Now())
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval-2*time.Second), "the deadline does not move")
+	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.clock.SetTime(f.clock.Now().Add(pace.Interval - 2*time.Second))
+	f.reconcile()
+	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(2))
+	hubtest.MarkReady(t, f.direct, &machines[2], true, f.clock.Now())
+	f.reconcile()
+	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(3), "a set that has come to rest says so at once")
+	f.Expect(f.condition(v1alpha1.AvailableCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 2}))
+}
+
+func TestMinReadySecondsEndsAtItsDeadline(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 30 })
+	f.reconcile()
+	machine := f.machines()[0]
+	since := f.clock.Now().Truncate(time.Second)
+	hubtest.MarkReady(t, f.direct, &machine, true, since)
+	f.clock.SetTime(since.Add(10 * time.Second))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(20 * time.Second))
+	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(1))
+	f.Expect(f.set.Status.AvailableReplicas).To(BeZero())
+	f.clock.SetTime(since.Add(30 * time.Second))
+	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
+}
+
+func TestDeletedSetIsLeftToTheGarbageCollector(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), f.set)).To(Succeed())
+	f.reconcile()
+	f.Eventually(func() []string { return active(f.machines()) }).WithTimeout(time.Minute).Should(BeEmpty(), "the garbage collector deletes the machines")
+	f.Expect(f.machines()).To(HaveLen(2), "the agent's finalizer keeps them")
+}
+
+func TestEventsStayWithinTheirLimit(t *testing.T) {
+	g := NewWithT(t)
+	recorder := events.NewFakeRecorder(1)
+	emit(recorder, &v1alpha1.MachineSet{}, failedEvent("X", errors.New(strings.Repeat("x", 5000))))
+	g.Expect(len(<-recorder.Events)).To(BeNumerically("<=", maxNote+20))
+	var victims []plan.Victim
+	for i := range 12 {
+		victims = append(victims, plan.Victim{Machine: plan.Machine{Name: fmt.Sprint("m", i)}, Why: "surplus"})
+	}
+	g.Expect(deletedEvent(12, victims).note).To(Equal(
+		"Deleted 12 machines: m0 (surplus), m1 (surplus), m2 (surplus), m3 (surplus), m4 (surplus), 7 more"))
+}

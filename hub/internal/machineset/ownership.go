@@ -1,0 +1,111 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+)
+
+const nameSuffix = 5
+
+// newMachine is a Machine of set with a name of its own. It carries the agent's finalizer from the start: no
+// Machine can vanish before its agent has seen that it is to go.
+func newMachine(set *v1alpha1.MachineSet) *v1alpha1.Machine {
+	template := set.Spec.Template.DeepCopy()
+	return &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			Name:            set.Name + "-" + rand.String(nameSuffix),
+			Labels:          machineLabels(set, template.Metadata.Labels),
+			Annotations:     template.Metadata.Annotations,
+			Finalizers:      []string{v1alpha1.MachineFinalizer},
+			OwnerReferences: []metav1.OwnerReference{ownerReference(set)},
+		},
+		Spec: v1alpha1.MachineSpec{ClusterName: set.Spec.ClusterName, MachineTemplateBody: template.Spec},
+	}
+}
+
+// machineLabels adds to labels those that say where a Machine belongs.
+func machineLabels(set *v1alpha1.MachineSet, labels map[string]string) map[string]string {
+	all := maps.Clone(labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[v1alpha1.ClusterNameLabel] = set.Spec.ClusterName
+	all[v1alpha1.MachineSetNameLabel] = set.Name
+	if deployment := set.Labels[v1alpha1.MachineDeploymentNameLabel]; deployment != "" {
+		all[v1alpha1.MachineDeploymentNameLabel] = deployment
+	}
+	return all
+}
+
+func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
+}
+
+func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphans []plan.Machine) error {
+	adopted, err := c.changeOwner(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
+		if metav1.GetControllerOf(machine) != nil || machine.DeletionTimestamp != nil {
+			return false
+		}
+		machine.OwnerReferences = append(machine.OwnerReferences, ownerReference(set))
+		machine.Labels = machineLabels(set, machine.Labels)
+		if !slices.Contains(machine.Finalizers, v1alpha1.MachineFinalizer) {
+			machine.Finalizers = append(machine.Finalizers, v1alpha1.MachineFinalizer)
+		}
+		return true
+	})
+	if adopted > 0 {
+		emit(c.Recorder, set, adoptedEvent(adopted))
+	}
+	if err != nil {
+		return fmt.Errorf("adopting machines: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
+	released, err := c.changeOwner(ctx, set, strangers, func(machine *v1alpha1.Machine) bool {
+		kept := slices.DeleteFunc(slices.Clone(machine.OwnerReferences), func(owner metav1.OwnerReference) bool {
+			return owner.UID == set.UID
+		})
+		changed := len(kept) != len(machine.OwnerReferences)
+		machine.OwnerReferences = kept
+		delete(machine.Labels, v1alpha1.MachineSetNameLabel)
+		return changed
+	})
+	if released > 0 {
+		emit(c.Recorder, set, releasedEvent(released))
+	}
+	if err != nil {
+		return fmt.Errorf("releasing machines: %w", err)
+	}
+	return nil
+}
+
+// changeOwner patches each of machines that change wants changed. It reads each one live and writes with an
+// optimistic lock: owner references are a list, and a merge patch replaces it whole.
+func (c *Controller) changeOwner(ctx context.Context, set *v1alpha1.MachineSet, machines []plan.Machine, change func(*v1alpha1.Machine) bool) (int, error) {
+	return inParallel(len(machines), func(i int) error {
+		machine := &v1alpha1.Machine{}
+		key := types.NamespacedName{Namespace: set.Namespace, Name: machines[i].Name}
+		if err := c.Live.Get(ctx, key, machine); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		before := machine.DeepCopy()
+		if machine.UID != machines[i].UID || !change(machine) {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(c.Client.Patch(ctx, machine, patch))
+	})
+}

@@ -1,0 +1,62 @@
+package machineset
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSlowStart(t *testing.T) {
+	tests := map[string]struct {
+		count, failAt    int
+		succeeded, calls int
+	}{
+		"all succeed":                  {count: 10, failAt: -1, succeeded: 10, calls: 10},
+		"the first fails":              {count: 10, failAt: 1, succeeded: 0, calls: 1},
+		"one of the second batch":      {count: 10, failAt: 2, succeeded: 2, calls: 3},
+		"one of the last, short batch": {count: 10, failAt: 9, succeeded: 9, calls: 10},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			succeeded, err := slowStart(test.count, func(int) error {
+				if int(calls.Add(1)) == test.failAt {
+					return errors.New("refused")
+				}
+				return nil
+			})
+			if succeeded != test.succeeded || int(calls.Load()) != test.calls || (err != nil) != (test.failAt > 0) {
+				t.Errorf("%d succeeded of %d calls, error %v", succeeded, calls.Load(), err)
+			}
+		})
+	}
+}
+
+func TestParallelCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		_, err := inParallel(100, func(int) error {
+			if running := now.Add(1); running > most.Load() {
+				most.Store(running)
+			}
+			<-time.After(time.Second) // Of the bubble's clock.
+			now.Add(-1)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most.Load() != parallelCalls {
+			t.Errorf("%d calls at once, want %d", most.Load(), parallelCalls)
+		}
+	})
+}
+
+func TestErrorsAreFew(t *testing.T) {
+	_, err := inParallel(50, func(int) error { return errors.New("x") })
+	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != maxErrors { //nolint:errorlint // How many were joined is what counts.
+		t.Errorf("%v", err)
+	}
+}

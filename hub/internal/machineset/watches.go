@@ -1,0 +1,75 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// SetupWithManager lets manager run the controller.
+func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
+	err := builder.ControllerManagedBy(manager).
+		For(&v1alpha1.MachineSet{}).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(wake.MachineCounts())).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(wake.ClusterFreeze())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(wake.DeploymentFreeze())).
+		WithOptions(options).
+		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
+	if err != nil {
+		return fmt.Errorf("setting the MachineSet controller up: %w", err)
+	}
+	return nil
+}
+
+// ofMachine is the set that owns a Machine; for an orphan, those that could adopt it.
+func (c *Controller) ofMachine(ctx context.Context, object client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner != nil && owner.Kind == "MachineSet" {
+		return []reconcile.Request{wake.Request(object.GetNamespace(), owner.Name)}
+	}
+	if owner != nil {
+		return nil
+	}
+	return c.in(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+		return labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(object.GetLabels()))
+	})
+}
+
+func (c *Controller) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return c.in(ctx, cluster.GetName(), func(*v1alpha1.MachineSet) bool { return true })
+}
+
+func (c *Controller) ofDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
+	return c.in(ctx, deployment.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+		return metav1.IsControlledBy(set, deployment)
+	})
+}
+
+// in returns the sets of namespace that wanted picks.
+func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1alpha1.MachineSet) bool) []reconcile.Request {
+	list := &v1alpha1.MachineSetList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Listing machine sets to wake", "namespace", namespace)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			requests = append(requests, wake.Request(namespace, list.Items[i].Name))
+		}
+	}
+	return requests
+}

@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The defaults of Options.
+const (
+	DefaultNamespace       = "hollowfleet-system"
+	DefaultHealthAddress   = "127.0.0.1:8081"
+	DefaultMetricsAddress  = "127.0.0.1:8080"
+	DefaultConcurrency     = 4
+	DefaultShutdownTimeout = 15 * time.Second
+)
+
+// disabled is the address of a server that is not to run.
+const disabled = "0"
+
+// Options are what a hub needs to know. The zero value of a field means its default.
+type Options struct {
+	// Config reaches the hub's API server. Default: what Kubeconfig says.
+	Config *rest.Config
+	// Kubeconfig is the path of a kubeconfig. Default: $KUBECONFIG, else that of the pod's service account.
+	Kubeconfig string
+	// KubeAPIQPS bounds the requests per second to the API server. Default 0: no bound but the server's own
+	// priority and fairness.
+	KubeAPIQPS float32
+	// Namespace holds the lease of the leader; it is created if missing. Default hollowfleet-system.
+	Namespace string
+	// NoLeaderElection lets the hub work without being elected. Only for a hub that is surely the only one.
+	NoLeaderElection bool
+	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics; "0" serves none. Defaults
+	// 127.0.0.1:8081 and 127.0.0.1:8080.
+	HealthAddress, MetricsAddress string
+	// PprofAddress serves profiles. Default none.
+	PprofAddress string
+	// Concurrency is how many objects of each kind are worked on at once. Default 4.
+	Concurrency int
+	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
+	ShutdownTimeout time.Duration
+	// Logger gets the logs. Default: none are written.
+	Logger logr.Logger
+}
+
+// complete fills in the defaults and says what is wrong.
+func (o Options) complete() (Options, error) {
+	setDefault(&o.Namespace, DefaultNamespace)
+	setDefault(&o.HealthAddress, DefaultHealthAddress)
+	setDefault(&o.MetricsAddress, DefaultMetricsAddress)
+	setDefault(&o.PprofAddress, disabled)
+	setDefault(&o.Concurrency, DefaultConcurrency)
+	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	switch {
+	case o.Concurrency < 0:
+		return o, errors.New("concurrency must be 1 or more")
+	case o.ShutdownTimeout < 0:
+		return o, errors.New("shutdown timeout must not be negative")
+	case o.KubeAPIQPS < 0:
+		return o, errors.New("kube API QPS must not be negative")
+	}
+	if o.Config == nil {
+		config, err := LoadConfig(o.Kubeconfig)
+		if err != nil {
+			return o, err
+		}
+		o.Config = config
+	}
+	o.Config = rest.CopyConfig(o.Config)
+	o.Config.QPS, o.Config.Burst = -1, 0
+	if o.KubeAPIQPS > 0 {
+		o.Config.QPS, o.Config.Burst = o.KubeAPIQPS, int(2*o.KubeAPIQPS)+1
+	}
+	o.Config.UserAgent = "hollowfleet-hub"
+	return o, nil
+}
+
+func setDefault[T comparable](value *T, fallback T) {
+	var zero T
+	if *value == zero {
+		*value = fallback
+	}
+}
+
+// LoadConfig reads a kubeconfig; an empty path means $KUBECONFIG, else the pod's service account.
+func LoadConfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of the hub's API server: %w", err)
+	}
+	return config, nil
+}

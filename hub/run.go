@@ -1,0 +1,195 @@
+// Package hub runs the controllers that turn MachineDeployments and MachineSets into Machines and let
+// workload clusters join. It never connects to a workload cluster: agents come to the hub.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+)
+
+const (
+	// leaderLease is the name of the Lease that the leader holds, and of the hub in events.
+	leaderLease = "hollowfleet-hub"
+	// An object that fails is tried again after firstRetry, then twice as long each time, up to lastRetry.
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;create
+
+// Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start or loses
+// its leadership. Tests and main call it alike.
+func Run(ctx context.Context, options Options) error {
+	options, err := options.complete()
+	if err != nil {
+		return err
+	}
+	if options.Logger.GetSink() == nil {
+		options.Logger = logr.Discard()
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	hub, err := newManager(scheme, options)
+	if err != nil {
+		return err
+	}
+	if !options.NoLeaderElection {
+		if err := ensureNamespace(ctx, scheme, options); err != nil {
+			return err
+		}
+	}
+	if err := addControllers(hub, options); err != nil {
+		return err
+	}
+	if err := addProbes(hub); err != nil {
+		return err
+	}
+	options.Logger.Info("Starting hub", "server", options.Config.Host)
+	if err := hub.Start(ctx); err != nil {
+		return fmt.Errorf("running the hub: %w", err)
+	}
+	options.Logger.Info("Stopped hub")
+	return nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+func newManager(scheme *runtime.Scheme, options Options) (manager.Manager, error) {
+	hub, err := ctrl.NewManager(options.Config, manager.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions(),
+		Logger:                  options.Logger,
+		LeaderElection:          !options.NoLeaderElection,
+		LeaderElectionID:        leaderLease,
+		LeaderElectionNamespace: options.Namespace,
+		// Whoever calls Run ends right after it, so the lease may be given up at once.
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress:        options.HealthAddress,
+		PprofBindAddress:              options.PprofAddress,
+		GracefulShutdownTimeout:       &options.ShutdownTimeout,
+		// Names need not be unique in the process: tests run several hubs in one.
+		Controller:  config.Controller{SkipNameValidation: new(true), Logger: options.Logger},
+		BaseContext: func() context.Context { return logr.NewContext(context.Background(), options.Logger) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting the hub up: %w", err)
+	}
+	return hub, nil
+}
+
+// ensureNamespace makes the namespace of the leader's lease, unless it is there.
+func ensureNamespace(ctx context.Context, scheme *runtime.Scheme, options Options) error {
+	direct, err := client.New(options.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}}
+	err = direct.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+	if apierrors.IsNotFound(err) {
+		err = direct.Create(ctx, namespace)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making namespace %s: %w", options.Namespace, err)
+	}
+	return nil
+}
+
+func addControllers(hub manager.Manager, options Options) error {
+	recorder := hub.GetEventRecorder(leaderLease)
+	now := clock.RealClock{}
+	clusters, err := cluster.New(cluster.Deps{Client: hub.GetClient(), Recorder: recorder, Clock: now})
+	if err != nil {
+		return err
+	}
+	sets, err := machineset.New(machineset.Deps{
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Clock: now,
+	})
+	if err != nil {
+		return err
+	}
+	deployments, err := machinedeployment.New(machinedeployment.Deps{
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Clock: now,
+	})
+	if err != nil {
+		return err
+	}
+	for _, setup := range []func(ctrl.Manager, controller.Options) error{
+		clusters.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager,
+	} {
+		err := setup(hub, controller.Options{
+			MaxConcurrentReconciles: options.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addProbes serves /healthz, which says that the process answers, and /readyz, which says that its cache is
+// filled: a hub that waits to be elected is ready.
+func addProbes(hub manager.Manager) error {
+	var synced atomic.Bool
+	err := hub.Add(notElected(func(ctx context.Context) error {
+		synced.Store(hub.GetCache().WaitForCacheSync(ctx))
+		<-ctx.Done()
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("adding the readiness probe: %w", err)
+	}
+	ready := func(*http.Request) error {
+		if !synced.Load() {
+			return errors.New("the cache is not filled yet")
+		}
+		return nil
+	}
+	if err := errors.Join(hub.AddHealthzCheck("ping", healthz.Ping), hub.AddReadyzCheck("cache", ready)); err != nil {
+		return fmt.Errorf("adding probes: %w", err)
+	}
+	return nil
+}
+
+// notElected is a runnable that runs before the hub is elected too.
+type notElected func(context.Context) error
+
+func (r notElected) Start(ctx context.Context) error { return r(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (notElected) NeedLeaderElection() bool { return false }

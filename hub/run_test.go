@@ -1,0 +1,310 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+// running is a hub in this process, with the rights of its service account and no others.
+type running struct {
+	*WithT
+	t       *testing.T
+	direct  client.WithWatch
+	writes  hubtest.Writes
+	refused hubtest.Writes
+	health  string
+	metrics string
+	stop    func() error
+}
+
+func (r *running) RoundTrip(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+	response, err := next.RoundTrip(request)
+	what := request.Method + " " + request.URL.Path
+	if err == nil && response.StatusCode == http.StatusForbidden {
+		r.refused.Add(what)
+	}
+	if request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/leases/hollowfleet-hub") {
+		r.writes.Add(request.Method + " " + resourceOf(request.URL.Path))
+	}
+	return response, err
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// resourceOf turns a path into "machines" or "machinesets/status".
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if at := indexOf(parts, "namespaces"); at >= 0 && len(parts) > at+2 {
+		parts = parts[at+2:]
+	} else {
+		parts = parts[3:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}
+
+func indexOf(parts []string, wanted string) int {
+	for i, part := range parts {
+		if part == wanted {
+			return i
+		}
+	}
+	return -1
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func start(t *testing.T) *running {
+	t.Helper()
+	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t)}
+	r.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics})
+	}()
+	stopped := false
+	r.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(hub.DefaultShutdownTimeout + 5*time.Second):
+			return fmt.Errorf("the hub did not stop")
+		}
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.Eventually(func() int { return r.get(r.health, "/readyz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
+	return r
+}
+
+func (r *running) get(address, path string) int {
+	response, err := http.Get("http://" + address + path)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
+	r.t.Helper()
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
+	hubtest.Create(r.t, r.direct, cluster)
+	r.Eventually(func() string {
+		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		return cluster.Status.Namespace
+	}).WithTimeout(30 * time.Second).Should(Equal(cluster.Name))
+	labels := map[string]string{"app": "x"}
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "pool"},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: cluster.Name, Replicas: &replicas,
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(r.t, r.direct, deployment)
+	return deployment
+}
+
+// become waits until deployment has count available Machines; meanwhile the test does the agent's work.
+func (r *running) become(deployment *v1alpha1.MachineDeployment, count int32) {
+	r.t.Helper()
+	r.Eventually(func(g Gomega) {
+		hubtest.FinishDeletions(r.t, r.direct, deployment.Namespace)
+		for _, machine := range hubtest.Machines(r.t, r.direct, deployment.Namespace) {
+			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+				hubtest.MarkReady(r.t, r.direct, &machine, true, time.Now().Add(-time.Second))
+			}
+		}
+		g.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
+		g.Expect(deployment.Status.AvailableReplicas).To(Equal(count))
+		g.Expect(deployment.Status.Replicas).To(Equal(count))
+		g.Expect(deployment.Status.UpdatedReplicas).To(Equal(count))
+	}).WithTimeout(3 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
+}
+
+func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
+	const machines = 200
+	r := start(t)
+	deployment := r.deployment(machines)
+	r.become(deployment, machines)
+	writes := r.writes.Counts()
+	total := 0
+	for _, count := range writes {
+		total += count
+	}
+	t.Logf("hub writes for 0 to %d machines: %v: %.2f per machine", machines, writes, float64(total)/machines)
+	r.Expect(writes).To(HaveKeyWithValue("POST machines", machines))
+	for what := range writes {
+		r.Expect(what).NotTo(HavePrefix("PATCH machines/"), "the agent alone writes a Machine's status")
+	}
+	r.Expect(total-machines).To(BeNumerically("<=", 60), "all writes that are not creations of Machines")
+	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
+
+	// The counts of the Cluster come last, up to a pace later.
+	r.Eventually(func() int32 {
+		cluster := &v1alpha1.Cluster{}
+		r.Expect(r.direct.Get(t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
+		if cluster.Status.Machines == nil {
+			return 0
+		}
+		return cluster.Status.Machines.Ready
+	}).WithTimeout(30 * time.Second).Should(BeEquivalentTo(machines))
+	r.Eventually(r.writes.Total).WithTimeout(30 * time.Second).WithPolling(6 * time.Second).Should(BeZero())
+	r.Consistently(r.writes.Counts).WithTimeout(12*time.Second).WithPolling(time.Second).Should(BeEmpty(), "at rest the hub writes nothing but its own lease")
+}
+
+func TestHubRollsOutScalesAndFreezes(t *testing.T) {
+	r := start(t)
+	deployment := r.deployment(3)
+	r.become(deployment, 3)
+	r.update(deployment, func() {
+		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+		deployment.Spec.Replicas = new(int32(5))
+	})
+	r.become(deployment, 5)
+	for _, machine := range hubtest.Machines(t, r.direct, deployment.Namespace) {
+		r.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
+	}
+	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(2)) })
+	r.become(deployment, 2)
+
+	cluster := &v1alpha1.Cluster{}
+	r.Expect(r.direct.Get(t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
+	cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "test"}
+	r.Expect(r.direct.Update(t.Context(), cluster)).To(Succeed())
+	frozen := func() bool {
+		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		return meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition)
+	}
+	r.Eventually(frozen).WithTimeout(30*time.Second).Should(BeTrue(), "the freeze of a cluster wakes its deployments")
+	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(0)) })
+	r.Consistently(func() []v1alpha1.Machine { return hubtest.Machines(t, r.direct, deployment.Namespace) }).
+		WithTimeout(3 * time.Second).Should(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+	r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	cluster.Annotations = nil
+	r.Expect(r.direct.Update(t.Context(), cluster)).To(Succeed())
+	r.become(deployment, 0)
+	r.Expect(frozen()).To(BeFalse())
+	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
+}
+
+func (r *running) update(deployment *v1alpha1.MachineDeployment, change func()) {
+	r.t.Helper()
+	r.Eventually(func() error {
+		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		change()
+		return r.direct.Update(r.t.Context(), deployment)
+	}).Should(Succeed())
+}
+
+func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
+	r := start(t)
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}}
+	cluster.Spec = v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted, Heartbeat: v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 4}}
+	hubtest.Create(t, r.direct, cluster)
+	connected := func() string {
+		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
+		if condition == nil || cluster.Status.Namespace == "" {
+			return ""
+		}
+		return string(condition.Status) + " " + condition.Reason
+	}
+	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonNeverSeen))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: v1alpha1.AgentLeaseName}}
+	hubtest.Create(t, r.direct, lease)
+	renew := func() string {
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		r.Expect(r.direct.Update(t.Context(), lease)).To(Succeed())
+		return connected()
+	}
+	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	version := cluster.ResourceVersion
+	r.Consistently(renew).WithTimeout(8 * time.Second).WithPolling(time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Expect(cluster.ResourceVersion).To(Equal(version), "renewals cause no write")
+	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
+	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
+	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+}
+
+func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
+	r := start(t)
+	r.Expect(r.get(r.health, "/healthz")).To(Equal(http.StatusOK))
+	r.deployment(1)
+	r.Eventually(func() string {
+		response, err := http.Get("http://" + r.metrics + "/metrics")
+		r.Expect(err).NotTo(HaveOccurred())
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		r.Expect(err).NotTo(HaveOccurred())
+		return string(body)
+	}).WithTimeout(30 * time.Second).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: hub.DefaultNamespace, Name: "hollowfleet-hub"}
+	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
+	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
+	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
+	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	for name, options := range map[string]hub.Options{
+		"negative concurrency": {Concurrency: -1}, "negative timeout": {ShutdownTimeout: -1}, "negative QPS": {KubeAPIQPS: -1},
+		"no such kubeconfig": {Kubeconfig: "/does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(hub.Run(t.Context(), options)).NotTo(Succeed())
+		})
+	}
+}
