@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -67,7 +67,7 @@ func New[T any, P Object[T]](reader client.Reader, writer client.StatusClient, l
 func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	current := P(new(T))
 	if err := r.reader.Get(ctx, request.NamespacedName, current); err != nil {
-		if errors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting %s: %w", request, err)
@@ -79,7 +79,7 @@ func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request)
 			err = patchErr
 		}
 	}
-	if errors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
 		// A write that rested on a stale read, which is nothing to tell an operator.
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}

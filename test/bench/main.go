@@ -55,7 +55,7 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
 	}
-	defaultBin, _ := testenv.BinDir() //nolint:errcheck // No default then; starting a program says what is missing.
+	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
 	cmd.Flags().IntVar(&opts.clusters, "clusters", 3, "number of workload clusters")
 	cmd.Flags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
 	cmd.Flags().DurationVar(&opts.settle, "settle", 20*time.Second, "time between the last Machine's readiness and the measurement at rest")

@@ -78,6 +78,6 @@ func (l *ledger) table() bool {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1fs\t%s\n", fact.what, fact.where, fact.seen, fact.took.Seconds(), holds)
 	}
-	w.Flush() //nolint:errcheck // Nothing is left to do when standard output is gone.
+	w.Flush() // Nothing is left to do when standard output is gone.
 	return all
 }

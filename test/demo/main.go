@@ -78,7 +78,7 @@ Exit status: 0 every check holds, 1 one does not or something failed, 2 bad usag
 		RunE:          func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), opts) },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	defaultBin, _ := testenv.BinDir() //nolint:errcheck // No default then: the flag is checked below.
+	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
 	root.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	root.Flags().BoolVar(&opts.keep, "keep", false, "leave the fleet running at the end")
 	root.Flags().DurationVar(&opts.timeout, "timeout", 5*time.Minute, "give up after this time")

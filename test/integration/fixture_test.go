@@ -44,14 +44,15 @@ func newDeployment(ctx context.Context, member *localfleet.Member, name string, 
 		f(deployment)
 	}
 	Expect(fleet.HubClient.Create(ctx, deployment)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
+	cleanUp := func(ctx SpecContext) { //nolint:contextcheck // A cleanup has a context of its own.
 		Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(machinesOf(ctx, g, member, name)).To(BeEmpty())
 			g.Expect(nodesOf(ctx, g, member, name)).To(BeEmpty(), "no Node may be orphaned")
 		}).Should(Succeed(), "deleting the MachineDeployment must remove everything")
 		Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, class))).To(Succeed())
-	}, NodeTimeout(patience+patience/2))
+	}
+	DeferCleanup(cleanUp, NodeTimeout(patience+patience/2))
 	return deployment
 }
 
