@@ -29,6 +29,7 @@ const (
 	// HollowNodeImage is the image name that agents put into hollow-node pods.
 	HollowNodeImage = "hollowfleet/hollow-node"
 	stopGrace       = 15 * time.Second
+	removeTimeout   = time.Minute
 )
 
 // Options say what fleet to start.
@@ -82,9 +83,14 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	fleet := &Fleet{options: options, state: State{Owner: owner}}
+	fleet := &Fleet{options: options}
+	fleet.state = State{Owner: owner, Simcluster: fleet.binary("simcluster"), ClusterDirs: []string{fleet.dir(hubName)}}
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})
+		fleet.state.ClusterDirs = append(fleet.state.ClusterDirs, fleet.dir(name))
+	}
+	if err := fleet.writeState(); err != nil {
+		return nil, err
 	}
 	if err := fleet.up(ctx); err != nil {
 		return nil, errors.Join(err, fleet.Down())
@@ -238,8 +244,10 @@ func (f *Fleet) Down() error {
 	for _, cluster := range f.controlPlanes() {
 		group.Go(cluster.Stop)
 	}
-	problems = append(problems, group.Wait(), os.RemoveAll(f.options.Dir))
-	return errors.Join(problems...)
+	problems = append(problems, group.Wait())
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	return errors.Join(append(problems, f.state.remove(ctx, f.options.Dir))...)
 }
 
 func (f *Fleet) controlPlanes() []*simcluster.Cluster {

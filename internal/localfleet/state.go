@@ -16,6 +16,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/simcluster"
 )
 
 // stateFile lists a fleet's processes in its directory, so that another process can end them.
@@ -28,6 +29,9 @@ const endGrace = 30 * time.Second
 type State struct {
 	// Owner is the process that started the fleet.
 	Owner process.Identity `json:"owner"`
+	// Simcluster is the program that runs the control planes; ClusterDirs are their directories.
+	Simcluster  string   `json:"simcluster"`
+	ClusterDirs []string `json:"clusterDirs"`
 	// Processes in the order of their start.
 	Processes []process.Identity `json:"processes"`
 }
@@ -40,16 +44,20 @@ func (f *Fleet) record(started *process.Process) error {
 	f.recording.Lock()
 	defer f.recording.Unlock()
 	f.state.Processes = append(f.state.Processes, identity)
+	return f.writeState()
+}
+
+func (f *Fleet) writeState() error {
 	content, err := json.MarshalIndent(f.state, "", "  ")
 	if err != nil {
-		return fmt.Errorf("recording %s: %w", started.Name(), err)
+		return fmt.Errorf("recording the fleet: %w", err)
 	}
 	path := filepath.Join(f.options.Dir, stateFile)
 	if err := os.WriteFile(path+".new", content, 0o644); err != nil {
-		return fmt.Errorf("recording %s: %w", started.Name(), err)
+		return fmt.Errorf("recording the fleet: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("recording %s: %w", started.Name(), err)
+		return fmt.Errorf("recording the fleet: %w", err)
 	}
 	return nil
 }
@@ -79,6 +87,16 @@ func Down(ctx context.Context, dir string) error {
 	slices.Reverse(state.Processes)
 	for _, identity := range state.Processes {
 		if err := identity.End(ctx, endGrace); err != nil {
+			return err
+		}
+	}
+	return state.remove(ctx, dir)
+}
+
+// remove removes every file of a fleet whose processes have ended.
+func (s State) remove(ctx context.Context, dir string) error {
+	for _, cluster := range s.ClusterDirs {
+		if err := simcluster.Delete(ctx, s.Simcluster, cluster); err != nil {
 			return err
 		}
 	}

@@ -169,15 +169,27 @@ func (c *Cluster) Component(ctx context.Context, action, name string) error {
 }
 
 func (c *Cluster) run(ctx context.Context, args ...string) error {
-	command := exec.CommandContext(ctx, c.options.Binary, append(args, "--data-dir", c.options.Dir)...)
+	return run(ctx, c.options.Binary, c.options.Dir, args...)
+}
+
+func run(ctx context.Context, binary, dir string, args ...string) error {
+	command := exec.CommandContext(ctx, binary, append(args, "--data-dir", dir)...)
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("running simcluster %s for cluster %s: %w: %s", args[0], c.options.Name, err, output)
+		return fmt.Errorf("running simcluster %s in %s: %w: %s", args[0], dir, err, output)
 	}
 	return nil
 }
 
 // Stop ends the cluster; its data stays.
 func (c *Cluster) Stop() error { return c.Process.Stop(stopGrace) }
+
+// Delete removes a cluster that has ended, with what it keeps outside of its directory.
+func Delete(ctx context.Context, binary, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cluster.json")); errors.Is(err, fs.ErrNotExist) {
+		return nil // It has never been started.
+	}
+	return run(ctx, binary, dir, "delete")
+}
 
 // Kill ends the supervisor with SIGKILL and returns when it is gone.
 func (c *Cluster) Kill() error {

@@ -75,7 +75,7 @@ type Environment struct {
 	// Client is the administrator's uncached client.
 	Client client.Client
 
-	dir string
+	binary, dir string
 }
 
 // Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub.
@@ -97,7 +97,7 @@ func Start(ctx context.Context) (*Environment, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	environment := &Environment{Cluster: cluster, dir: dir}
+	environment := &Environment{Cluster: cluster, binary: binary, dir: dir}
 	if err := environment.install(ctx); err != nil {
 		return nil, errors.Join(err, environment.Stop())
 	}
@@ -117,5 +117,7 @@ func (e *Environment) install(ctx context.Context) error {
 
 // Stop ends the control plane and removes its data.
 func (e *Environment) Stop() error {
-	return errors.Join(e.Cluster.Stop(), os.RemoveAll(e.dir))
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	return errors.Join(e.Cluster.Stop(), simcluster.Delete(ctx, e.binary, e.dir), os.RemoveAll(e.dir))
 }

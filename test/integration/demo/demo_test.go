@@ -84,6 +84,10 @@ func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
 	g.Expect(r.Wait()).To(BeAssignableToTypeOf(exit))
 	g.Expect(r.ProcessState.ExitCode()).To(Equal(130), r.output.String)
 	r.leavesNothing(t)
+
+	again := start(t, temp)
+	g.Expect(again.Wait()).To(Succeed(), again.output.String)
+	again.leavesNothing(t)
 }
 
 func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
