@@ -87,7 +87,9 @@ func machinesOf(reader cache.Cache) handler.TypedMapFunc[*v1alpha1.MachineClass,
 // nodeChanged drops heartbeats.
 func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool { return !node.OnlyHeartbeat(e.ObjectOld, e.ObjectNew) },
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+			return !node.OnlyHeartbeat(e.ObjectOld, e.ObjectNew)
+		},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -55,27 +58,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
+// object matches a path of the API server: an optional namespace, a resource, an optional name and subresource.
+var object = regexp.MustCompile(`^/(?:api|apis/[^/]+)/v[^/]+(?:/namespaces/[^/]+)?/([^/]+)(?:/[^/]+(/[^/]+)?)?$`)
+
 // resourceOf turns a path into "machines" or "machinesets/status".
 func resourceOf(path string) string {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if at := indexOf(parts, "namespaces"); at >= 0 && len(parts) > at+2 {
-		parts = parts[at+2:]
-	} else {
-		parts = parts[3:]
+	if parts := object.FindStringSubmatch(path); parts != nil {
+		return parts[1] + parts[2]
 	}
-	if len(parts) > 2 {
-		return parts[0] + "/" + parts[2]
-	}
-	return parts[0]
-}
-
-func indexOf(parts []string, wanted string) int {
-	for i, part := range parts {
-		if part == wanted {
-			return i
-		}
-	}
-	return -1
+	return path
 }
 
 func freeAddress(t *testing.T) string {
@@ -97,10 +88,13 @@ func start(t *testing.T) *running {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })
 	})
-	ctx, cancel := context.WithCancel(t.Context())
+	logger, err := logging.New(os.Stderr, logging.Text, 0)
+	r.Expect(err).NotTo(HaveOccurred())
+	// Not of t.Context, which ends before the clean-up does.
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics})
+		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics, Logger: logger})
 	}()
 	stopped := false
 	r.stop = func() error {
@@ -296,6 +290,17 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
+}
+
+func TestSecondHubWaitsAndTakesOver(t *testing.T) {
+	first := start(t)
+	first.become(first.deployment(1), 1)
+	second := start(t)
+	second.become(second.deployment(1), 1)
+	second.Expect(second.writes.Counts()).To(BeEmpty(), "a hub that is not elected works")
+	second.Expect(first.stop()).To(Succeed())
+	second.become(second.deployment(1), 1)
+	second.Expect(second.writes.Counts()).To(HaveKeyWithValue("POST machines", 1))
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {

@@ -108,8 +108,8 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 		return driver.Instance{}, err
 	}
 	config := configOf(request)
-	if strings.Contains(config, `"invalid"`) {
-		return driver.Instance{}, driver.Invalid("providerConfig.invalid", "unknown field: remove it")
+	if err := validate(config); err != nil {
+		return driver.Instance{}, err
 	}
 	d.mu.Lock()
 	found, ok := d.instances[name]
@@ -135,6 +135,9 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	found, ok := d.instances[name]
 	if !ok {
 		return driver.Instance{}, d.notFound(name)
+	}
+	if err := validate(configOf(request)); err != nil {
+		return driver.Instance{}, err
 	}
 	found.config = configOf(request)
 	d.instances[name] = found
@@ -228,6 +231,13 @@ func configOf(request driver.Request) string {
 		return ""
 	}
 	return string(request.Class.Config.Raw)
+}
+
+func validate(config string) error {
+	if strings.Contains(config, `"invalid"`) {
+		return driver.Invalid("providerConfig.invalid", "unknown field: remove it")
+	}
+	return nil
 }
 
 func judge(found instance, request driver.Request) driver.Instance {

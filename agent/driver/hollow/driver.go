@@ -234,7 +234,9 @@ func (d *Driver) tokenExpiry(ctx context.Context, machine *v1alpha1.Machine) (ti
 	return expiry, nil
 }
 
-func (d *Driver) providerID(machine string) string { return ProviderID(d.environment.ClusterName, machine) }
+func (d *Driver) providerID(machine string) string {
+	return ProviderID(d.environment.ClusterName, machine)
+}
 
 // matches tells whether pod was made from want.
 func matches(pod *corev1.Pod, want desired, machine *v1alpha1.Machine) bool {

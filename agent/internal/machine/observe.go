@@ -38,6 +38,9 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	s := &scope{}
 	s.Machine = machine
 	s.Frozen = c.frozen()
+	if machine.Spec.ProviderID != nil {
+		s.ProviderID = *machine.Spec.ProviderID
+	}
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	var resolveErr error
@@ -140,13 +143,13 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 		s.recheckAfter = instance.RecheckAfter
 		c.judgeRepair(s)
 	case errors.As(err, &notFound):
-		s.InstanceKnown, s.ProviderID = true, notFound.ProviderID
+		s.InstanceKnown = true
+		if s.ProviderID == "" {
+			s.ProviderID = notFound.ProviderID
+		}
 	default:
 		s.InstanceKnown, s.problem = false, err.Error()
 		return fmt.Errorf("getting the instance: %w", err)
-	}
-	if s.ProviderID == "" && s.Machine.Spec.ProviderID != nil {
-		s.ProviderID = *s.Machine.Spec.ProviderID
 	}
 	return nil
 }
@@ -174,6 +177,10 @@ func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting node %s: %w", s.Machine.Name, err)
+	}
+	if s.ProviderID == "" && !s.InstanceKnown {
+		// Whose Node it is cannot be told without the instance.
+		return nil
 	}
 	s.NodeKnown = true
 	if !node.IsOf(found, s.Machine, s.ProviderID) {

@@ -33,7 +33,7 @@ const example = `  # Install the kinds and roles once, then run a hub.
   # Run in a pod with the service account hollowfleet-hub, with logs for machines.
   hub --health-address :8081 --metrics-address :8080 --log-format json`
 
-func newCommand(logs io.Writer) *cobra.Command {
+func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	var (
 		options   hub.Options
 		elect     bool
@@ -44,7 +44,7 @@ func newCommand(logs io.Writer) *cobra.Command {
 		Use: "hub", Short: "Run the controllers of a fleet's hub", Long: long, Example: example,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: usage(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			logger, err := logging.New(logs, format, verbosity)
 			if err != nil {
 				return usageError{err}
@@ -52,7 +52,7 @@ func newCommand(logs io.Writer) *cobra.Command {
 			ctrl.SetLogger(logger)
 			klog.SetLogger(logger)
 			options.Logger, options.NoLeaderElection = logger, !elect
-			return hub.Run(command.Context(), options)
+			return hub.Run(ctx, options)
 		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -68,11 +68,11 @@ func newCommand(logs io.Writer) *cobra.Command {
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
 	flags.StringVar(&format, "log-format", logging.Text, "format of the logs on standard error: text or json")
 	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
-	command.AddCommand(newInstall())
+	command.AddCommand(newInstall(ctx))
 	return command
 }
 
-func newInstall() *cobra.Command {
+func newInstall(ctx context.Context) *cobra.Command {
 	var (
 		kubeconfig string
 		timeout    time.Duration
@@ -89,7 +89,7 @@ repeated: what is as wanted is left as it is. It needs an administrator's kubeco
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			if err := hub.Install(ctx, config); err != nil {
 				return err

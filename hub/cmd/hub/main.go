@@ -26,11 +26,11 @@ func main() {
 }
 
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	command := newCommand(stderr)
+	command := newCommand(ctx, stderr)
 	command.SetArgs(args)
 	command.SetOut(stdout)
 	command.SetErr(stderr)
-	err := command.ExecuteContext(ctx)
+	err := command.Execute()
 	switch usage := (usageError{}); {
 	case err == nil:
 		return exitOK

@@ -36,9 +36,9 @@ const (
 	namespaceDeleting                       // It is being deleted.
 )
 
-// ClusterRoleName is the name of the ClusterRole, and of its binding, through which a cluster's agent reads
+// RoleName is the name of the ClusterRole, and of its binding, through which a cluster's agent reads
 // and reports on its own Cluster object.
-func ClusterRoleName(cluster string) string { return "hollowfleet:cluster:" + cluster }
+func RoleName(cluster string) string { return "hollowfleet:cluster:" + cluster }
 
 // admit makes namespace and access match cluster's acceptance.
 func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
@@ -99,7 +99,7 @@ func rules(cluster string) []rbacv1.PolicyRule {
 
 // grant gives the agent its access. What is there already is not written again.
 func (c *Controller) grant(ctx context.Context, cluster string) error {
-	name := ClusterRoleName(cluster)
+	name := RoleName(cluster)
 	role := &rbacv1.ClusterRole{}
 	if err := c.get(ctx, client.ObjectKey{Name: name}, role); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *Controller) apply(ctx context.Context, wanted runtime.ApplyConfiguratio
 
 // revoke takes the bindings away, and with all the agent's ClusterRole too.
 func (c *Controller) revoke(ctx context.Context, cluster string, all bool) error {
-	name := ClusterRoleName(cluster)
+	name := RoleName(cluster)
 	remove := []client.Object{
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: AgentRole}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -190,7 +190,7 @@ func bound(ref rbacv1.RoleRef, subjects []rbacv1.Subject, role, cluster string) 
 }
 
 func clusterRole(cluster string) *rbacv1ac.ClusterRoleApplyConfiguration {
-	wanted := rbacv1ac.ClusterRole(ClusterRoleName(cluster)).WithLabels(labelsOf(cluster))
+	wanted := rbacv1ac.ClusterRole(RoleName(cluster)).WithLabels(labelsOf(cluster))
 	for _, rule := range rules(cluster) {
 		wanted.WithRules(rbacv1ac.PolicyRule().WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).
 			WithResourceNames(rule.ResourceNames...).WithVerbs(rule.Verbs...))
@@ -199,8 +199,8 @@ func clusterRole(cluster string) *rbacv1ac.ClusterRoleApplyConfiguration {
 }
 
 func clusterRoleBinding(cluster string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(ClusterRoleName(cluster)).WithLabels(labelsOf(cluster)).
-		WithRoleRef(roleRef(ClusterRoleName(cluster))).WithSubjects(agents(cluster))
+	return rbacv1ac.ClusterRoleBinding(RoleName(cluster)).WithLabels(labelsOf(cluster)).
+		WithRoleRef(roleRef(RoleName(cluster))).WithSubjects(agents(cluster))
 }
 
 func roleBinding(cluster string) *rbacv1ac.RoleBindingApplyConfiguration {

@@ -122,7 +122,7 @@ func TestPendingClusterGetsNothing(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptancePending)
 	f.reconcile()
 	f.Expect(apierrors.IsNotFound(f.get(&corev1.Namespace{}, "", f.cluster.Name))).To(BeTrue())
-	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", ClusterRoleName(f.cluster.Name)))).To(BeTrue())
+	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", RoleName(f.cluster.Name)))).To(BeTrue())
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingAcceptance))
 	f.Expect(f.cluster.Status.Namespace).To(BeEmpty())
 	f.Expect(f.told()).To(BeEmpty())
@@ -203,7 +203,7 @@ func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 	f.accept(v1alpha1.AcceptanceDenied)
 	f.reconcile()
 	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole))).To(BeTrue())
-	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", ClusterRoleName(f.cluster.Name)))).To(BeTrue())
+	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", RoleName(f.cluster.Name)))).To(BeTrue())
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonDenied))
 	f.untouched(machine)
 	f.accept(v1alpha1.AcceptanceAccepted)
@@ -219,7 +219,7 @@ func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f.reconcile()
 	f.Expect(apierrors.IsNotFound(f.get(&v1alpha1.Cluster{}, "", f.cluster.Name))).To(BeTrue())
 	for _, object := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
-		f.Expect(apierrors.IsNotFound(f.get(object, "", ClusterRoleName(f.cluster.Name)))).To(BeTrue())
+		f.Expect(apierrors.IsNotFound(f.get(object, "", RoleName(f.cluster.Name)))).To(BeTrue())
 	}
 	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole))).To(BeTrue())
 	f.untouched(machine)
@@ -257,7 +257,7 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	f.reconcile()
 	name := f.cluster.Name
 	role := &rbacv1.ClusterRole{}
-	f.Expect(f.get(role, "", ClusterRoleName(name))).To(Succeed())
+	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
 	role.Rules[0].ResourceNames = []string{"another"}
 	f.Expect(f.direct.Update(t.Context(), role)).To(Succeed())
 	binding := &rbacv1.RoleBinding{}
@@ -267,7 +267,7 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	binding.RoleRef.Name = "view"
 	hubtest.Create(t, f.direct, binding)
 	f.reconcile()
-	f.Expect(f.get(role, "", ClusterRoleName(name))).To(Succeed())
+	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
 	f.Expect(role.Rules).To(Equal(rules(name)))
 	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
 	f.Expect(binding.RoleRef.Name).To(Equal(AgentRole))

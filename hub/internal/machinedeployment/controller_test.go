@@ -415,11 +415,11 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 	f.settle(func() {})
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
 	raced := false
+	set := f.list()[0]
 	racing := interceptor.NewClient(f.direct, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*v1alpha1.MachineSet); ok && !raced {
 				raced = true
-				set := f.list()[0]
 				set.Annotations["touched"] = "yes"
 				f.Expect(c.Update(ctx, &set)).To(Succeed())
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -34,15 +35,14 @@ func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
 // fixture is one controller, and a set in a cluster of its own.
 type fixture struct {
 	*WithT
-	t        *testing.T
-	direct   client.WithWatch
-	cluster  *v1alpha1.Cluster
-	set      *v1alpha1.MachineSet
-	clock    *testclock.FakePassiveClock
-	events   *events.FakeRecorder
-	writes   hubtest.Writes
-	runner   reconcile.Reconciler
-	replicas int32
+	t       *testing.T
+	direct  client.WithWatch
+	cluster *v1alpha1.Cluster
+	set     *v1alpha1.MachineSet
+	clock   *testclock.FakePassiveClock
+	events  *events.FakeRecorder
+	writes  hubtest.Writes
+	runner  reconcile.Reconciler
 }
 
 // newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
@@ -169,6 +169,15 @@ func TestCreatesMachinesAndThenRests(t *testing.T) {
 		f.Expect(f.reconcile().RequeueAfter).To(BeZero())
 	}
 	f.Expect(f.writes.Counts()).To(BeEmpty(), "a set at rest was written")
+}
+
+func TestLiveReadsGoThroughAllPages(t *testing.T) {
+	f := newFixture(t, 5, nil)
+	f.reconcile()
+	seen := map[string]bool{}
+	f.Expect(tally.Each(t.Context(), f.direct, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
+		client.InNamespace(f.set.Namespace), client.Limit(2))).To(Succeed())
+	f.Expect(seen).To(HaveLen(5))
 }
 
 func TestTwoHundredMachinesTakeOneWriteEachAndNoneAtRest(t *testing.T) {

@@ -56,7 +56,7 @@ func TestParallelCallsAreBounded(t *testing.T) {
 
 func TestErrorsAreFew(t *testing.T) {
 	_, err := inParallel(50, func(int) error { return errors.New("x") })
-	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != maxErrors { //nolint:errorlint // How many were joined is what counts.
+	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != maxErrors {
 		t.Errorf("%v", err)
 	}
 }

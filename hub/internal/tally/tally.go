@@ -1,4 +1,4 @@
-// Package tally counts Machines by state. It is pure.
+// Package tally counts Machines by state.
 package tally
 
 import (

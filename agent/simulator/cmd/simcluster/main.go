@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+
 	// Acts before Kubernetes' packages initialise when the podhost starts a
 	// process through this program.
 	_ "github.com/hollowfleet/hollowfleet/agent/simulator/internal/execshim"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
@@ -27,16 +28,21 @@ Exit codes:
   7  the cluster runs, but not all of it is healthy`
 
 func newRootCommand() *cobra.Command {
+	// Kubernetes' packages put flags of theirs there, which would show up here
+	// and do nothing.
+	pflag.CommandLine = pflag.NewFlagSet("simcluster", pflag.ContinueOnError)
 	root := &cobra.Command{
 		Use:           "simcluster",
 		Short:         "Run a Kubernetes control plane as local processes",
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version.Get().GitVersion,
 		Args:          arguments(cobra.NoArgs),
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newStartCommand(), newStopCommand(), newDeleteCommand(), newStatusCommand(), newComponentCommand(),

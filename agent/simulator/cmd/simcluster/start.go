@@ -20,7 +20,12 @@ const startLong = `Start a cluster in the foreground. It ends with SIGTERM, SIGI
 the same data directory it has the same data, certificates and port.
 
 When everything is healthy, DIR/ready.json is written. It names the API server,
-the admin kubeconfig and the processes.
+the admin kubeconfig and the processes. It is removed when the stop begins. Only
+if simcluster itself is killed it stays behind, so compare its supervisorPID with
+the process that you have started.
+
+simcluster takes a moment until it can watch the process that started it. A
+launcher that could be killed in that moment passes its own id with --parent-pid.
 
 The data directory is for this user only. What is in it is throw-away data:
 without --fsync a crash of the machine (not one of a process) can lose the last
@@ -130,7 +135,14 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 // action is back, so that a second one ends the supervisor at once.
 func start(ctx context.Context, options controlplane.Options) error {
 	debug.SetGCPercent(supervisorGC)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	// A reader of the progress that goes away may not end the cluster. Ignoring
+	// the signal would do the same, but the children would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	endings := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		endings = append(endings, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return controlplane.Run(ctx, options)

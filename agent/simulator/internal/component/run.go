@@ -13,6 +13,8 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/etcdmember"
 )
 
 // exitUsage is the exit code for a component that there is none of.
@@ -25,7 +27,7 @@ func Run(name string, args []string, stderr io.Writer) int {
 	var command *cobra.Command
 	switch name {
 	case "etcd":
-		if err := runEtcd(args); err != nil {
+		if err := etcdmember.Run(args); err != nil {
 			fmt.Fprintf(stderr, "etcd: %v\n", err)
 			return 1
 		}

@@ -171,7 +171,7 @@ func call(ctx context.Context, dataDir, method, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	running, err := findHolder(layout.lockFile())
+	running, err := findHolder(ctx, layout.lockFile())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/atomicfile"
 )
 
 // Layout is where things are in a data directory.
@@ -107,17 +109,5 @@ func writeJSON(path string, value any) error {
 
 // writeFile replaces the file in one step. Only the owner can read it.
 func writeFile(path string, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer os.Remove(temporary.Name())
-	_, writeErr := temporary.Write(content)
-	if err := errors.Join(writeErr, temporary.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.Rename(temporary.Name(), path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
+	return atomicfile.Write(path, content, 0o600)
 }

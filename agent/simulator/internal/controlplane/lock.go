@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // holder identifies a process. A process id alone is not enough: it is used
@@ -96,15 +98,17 @@ const (
 
 // findHolder returns the process that holds the lock now. The error wraps
 // ErrNotRunning if none does.
-func findHolder(path string) (holder, error) {
-	deadline := time.Now().Add(holderPatience)
-	for {
-		found, err := lookForHolder(path)
-		if err == nil || errors.Is(err, ErrNotRunning) || time.Now().After(deadline) {
-			return found, err
-		}
-		time.Sleep(holderPoll)
+func findHolder(ctx context.Context, path string) (holder, error) {
+	var found holder
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, holderPoll, holderPatience, true, func(context.Context) (bool, error) {
+		found, last = lookForHolder(path)
+		return last == nil || errors.Is(last, ErrNotRunning), nil
+	})
+	if last == nil && err != nil {
+		last = err
 	}
+	return found, last
 }
 
 func lookForHolder(path string) (holder, error) {

@@ -126,7 +126,7 @@ func TestAdoptState(t *testing.T) {
 
 func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	if _, err := findHolder(path); !errors.Is(err, ErrNotRunning) {
+	if _, err := findHolder(context.Background(), path); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("without a lock file: %v, want ErrNotRunning", err)
 	}
 	held, err := acquireLock(path)
@@ -136,12 +136,12 @@ func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	if _, err := acquireLock(path); !errors.Is(err, ErrInUse) {
 		t.Errorf("second lock: %v, want ErrInUse", err)
 	}
-	found, err := findHolder(path)
+	found, err := findHolder(context.Background(), path)
 	if err != nil || found.PID != os.Getpid() {
 		t.Errorf("holder %+v (%v), want process %d", found, err, os.Getpid())
 	}
 	held.release()
-	if _, err := findHolder(path); !errors.Is(err, ErrNotRunning) {
+	if _, err := findHolder(context.Background(), path); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the release: %v, want ErrNotRunning", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestHolderWithAnotherStartTimeIsNotTrusted(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"pid":1,"startTicks":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := findHolder(path); err == nil {
+	if found, err := findHolder(context.Background(), path); err == nil {
 		t.Errorf("trusted %+v", found)
 	}
 }

@@ -1,10 +1,13 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/portreserve"
 )
@@ -20,9 +23,9 @@ const (
 type reservations map[string]*portreserve.Reservation
 
 // reservePorts takes all ports and records the API server's in the state.
-func (o *Options) reservePorts(cluster *state) (reservations, error) {
+func (o *Options) reservePorts(ctx context.Context, cluster *state) (reservations, error) {
 	held := reservations{}
-	apiServer, err := o.reserveAPIServerPort(cluster)
+	apiServer, err := o.reserveAPIServerPort(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +45,7 @@ func (o *Options) reservePorts(cluster *state) (reservations, error) {
 // reserveAPIServerPort takes the port that was asked for now or earlier, or
 // the one that was chosen earlier, or a free one. Only a chosen port may be
 // replaced by another when it is taken.
-func (o *Options) reserveAPIServerPort(cluster *state) (*portreserve.Reservation, error) {
+func (o *Options) reserveAPIServerPort(ctx context.Context, cluster *state) (*portreserve.Reservation, error) {
 	if o.APIServerPort != nil && *o.APIServerPort != 0 {
 		cluster.APIServerPort, cluster.APIServerPortGiven = *o.APIServerPort, true
 	} else if o.APIServerPort != nil {
@@ -52,7 +55,7 @@ func (o *Options) reserveAPIServerPort(cluster *state) (*portreserve.Reservation
 	if cluster.APIServerPort == 0 {
 		return portreserve.Reserve(o.Listen, 0)
 	}
-	reservation, err := reserveKept(o.Listen, cluster.APIServerPort)
+	reservation, err := reserveKept(ctx, o.Listen, cluster.APIServerPort)
 	switch {
 	case err == nil:
 		return reservation, nil
@@ -65,15 +68,19 @@ func (o *Options) reserveAPIServerPort(cluster *state) (*portreserve.Reservation
 	return portreserve.Reserve(o.Listen, 0)
 }
 
-func reserveKept(listen netip.Addr, port int) (*portreserve.Reservation, error) {
-	deadline := time.Now().Add(keptPortPatience)
-	for {
-		reservation, err := portreserve.Reserve(listen, port)
-		if err == nil || !errors.Is(err, portreserve.ErrTaken) || time.Now().After(deadline) {
-			return reservation, err
-		}
-		time.Sleep(keptPortPoll)
+// reserveKept returns the last attempt's error when its patience is over.
+func reserveKept(ctx context.Context, listen netip.Addr, port int) (*portreserve.Reservation, error) {
+	var reservation *portreserve.Reservation
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, keptPortPoll, keptPortPatience, true, func(context.Context) (bool, error) {
+		reservation, last = portreserve.Reserve(listen, port)
+		return !errors.Is(last, portreserve.ErrTaken), nil
+	})
+	if last == nil && err != nil {
+		// A stop came before the first attempt.
+		last = err
 	}
+	return reservation, last
 }
 
 func (r reservations) ports() map[string]int {

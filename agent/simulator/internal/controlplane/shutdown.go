@@ -24,7 +24,7 @@ func Shutdown(ctx context.Context, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	running, err := findHolder(layout.lockFile())
+	running, err := findHolder(ctx, layout.lockFile())
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Shutdown(ctx context.Context, dataDir string) error {
 	defer unix.Close(fd)
 	// The descriptor stays with one process. If that one still holds the lock,
 	// it is the one to signal, whatever the process id means later.
-	again, err := findHolder(layout.lockFile())
+	again, err := findHolder(ctx, layout.lockFile())
 	if err != nil {
 		return err
 	}

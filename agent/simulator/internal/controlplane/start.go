@@ -24,7 +24,7 @@ const (
 
 // run starts the components, waits for the end of the context and stops them.
 func (s *supervisor) run(ctx context.Context) error {
-	unitsCtx, endUnits := context.WithCancel(context.Background())
+	unitsCtx, endUnits := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
 	for _, unit := range s.units {
 		loops.Go(func() { unit.Run(unitsCtx) })
@@ -45,7 +45,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		err = nil
 		s.step("stopping%s", because(ctx))
 	}
-	stopErr := s.stop(control)
+	stopErr := s.stop(context.WithoutCancel(ctx), control)
 	endUnits()
 	loops.Wait()
 	return errors.Join(err, stopErr)
@@ -119,15 +119,15 @@ func (s *supervisor) bringUp(ctx context.Context, component string) error {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return err
 		}
-		return s.explain(component, err)
+		return s.explain(context.WithoutCancel(ctx), component, err)
 	}
 	s.step("%s ready in %s", component, seconds(begun))
 	return nil
 }
 
 // explain adds what the component is known to have said.
-func (s *supervisor) explain(component string, err error) error {
-	if health := s.checks[component](context.Background()); health != nil {
+func (s *supervisor) explain(ctx context.Context, component string, err error) error {
+	if health := s.checks[component](ctx); health != nil {
 		err = fmt.Errorf("%w (%w)", err, health)
 	}
 	log, ok := s.logs[component]
@@ -188,12 +188,12 @@ func adminClient(kubeconfig string) (kubernetes.Interface, error) {
 
 // stop removes ready.json first, so that nobody takes a cluster that is ending
 // for a ready one, and then ends the components in order.
-func (s *supervisor) stop(control *controlServer) error {
+func (s *supervisor) stop(ctx context.Context, control *controlServer) error {
 	s.started.Store(false)
 	s.readyFile.Lock()
 	failures := []error{s.layout.removeReady()}
 	s.readyFile.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if control != nil {
 		control.close()

@@ -83,7 +83,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer held.release()
-	s, err := prepare(options, layout)
+	s, err := prepare(ctx, options, layout)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (o *Options) watchParent(ctx context.Context, cancel context.CancelCauseFun
 }
 
 // prepare makes everything that the components need and starts none.
-func prepare(options Options, layout Layout) (*supervisor, error) {
+func prepare(ctx context.Context, options Options, layout Layout) (*supervisor, error) {
 	if err := layout.removeReady(); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func prepare(options Options, layout Layout) (*supervisor, error) {
 	if s.runDir, err = layout.prepareRunDir(); err != nil {
 		return nil, err
 	}
-	if s.ports, err = s.options.reservePorts(&s.cluster); err != nil {
+	if s.ports, err = s.options.reservePorts(ctx, &s.cluster); err != nil {
 		return nil, err
 	}
 	if err := s.prepareFiles(); err != nil {
@@ -217,8 +217,8 @@ func (s *supervisor) makeUnits() error {
 	return nil
 }
 
-func (s *supervisor) launchChild(component string, flags []string) func() (process.Instance, error) {
-	return func() (process.Instance, error) {
+func (s *supervisor) launchChild(component string, flags []string) process.Launch {
+	return func(context.Context) (process.Instance, error) {
 		return s.spawner.Start(process.Command{
 			Path:   s.options.Executable,
 			Args:   append([]string{s.options.ChildArg, component}, flags...),
@@ -229,10 +229,10 @@ func (s *supervisor) launchChild(component string, flags []string) func() (proce
 	}
 }
 
-func (s *supervisor) launchPodhost(ready *atomic.Bool) func() (process.Instance, error) {
-	return func() (process.Instance, error) {
+func (s *supervisor) launchPodhost(ready *atomic.Bool) process.Launch {
+	return func(ctx context.Context) (process.Instance, error) {
 		ready.Store(false)
-		return process.InProcess(func(ctx context.Context) error {
+		return process.InProcess(ctx, func(ctx context.Context) error {
 			defer ready.Store(false)
 			return s.options.RunPodhost(ctx, PodhostConfig{
 				NodeName:   s.options.PodhostNode,

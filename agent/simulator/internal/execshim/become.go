@@ -31,7 +31,7 @@ func become(command Command) error {
 		return err
 	}
 	// A change of user clears the parent death signal, so it is set last.
-	if err := prctl(prSetPdeathsig, uintptr(syscall.SIGKILL), 0); err != nil {
+	if err := prctl(prSetPdeathsig, uintptr(syscall.SIGKILL)); err != nil {
 		return fmt.Errorf("setting the parent death signal: %w", err)
 	}
 	if os.Getppid() != command.Parent {
@@ -90,7 +90,7 @@ func restrict(command Command) error {
 		}
 	}
 	if noNewPrivileges {
-		if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
+		if err := prctl(prSetNoNewPrivs, 1); err != nil {
 			return fmt.Errorf("setting no_new_privs: %w", err)
 		}
 	}
@@ -100,11 +100,11 @@ func restrict(command Command) error {
 // dropCapabilities empties the bounding and ambient sets. It returns false if
 // this process has no right to touch the bounding set.
 func dropCapabilities() (bool, error) {
-	if err := prctl(prCapAmbient, prCapAmbientClearAll, 0); err != nil {
+	if err := prctl(prCapAmbient, prCapAmbientClearAll); err != nil {
 		return false, fmt.Errorf("clearing the ambient set: %w", err)
 	}
 	for capability := uintptr(0); capability <= highestCapability; capability++ {
-		err := prctl(prCapbsetDrop, capability, 0)
+		err := prctl(prCapbsetDrop, capability)
 		switch {
 		case errors.Is(err, syscall.EINVAL) && capability > 0:
 			return true, nil // past the last capability of this kernel
@@ -132,8 +132,9 @@ func switchUser(uid, gid int) error {
 	return nil
 }
 
-func prctl(option, first, second uintptr) error {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, first, second, 0, 0, 0)
+// prctl passes zeros for the arguments that the options in use do not have.
+func prctl(option, argument uintptr) error {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, argument, 0, 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}

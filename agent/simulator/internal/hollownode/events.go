@@ -12,9 +12,14 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet"
 )
 
+// rememberedEvents is how many events are kept to recognise the next ones as repetitions. The library's
+// 4096 grow to several megabytes on a node that many pods pass through.
+const rememberedEvents = 128
+
 // newRecorder returns a recorder that sends events with the usual aggregation and spam filter.
 func newRecorder(ctx context.Context, nodeName string, events typedcorev1.EventsGetter) record.EventRecorderLogger {
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx),
+		record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: rememberedEvents}))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: events.Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: nodeName})
 }

@@ -91,10 +91,7 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 		return nil, nil, err
 	}
 	registration := &registration{client: made.heartbeat}
-	dependencies, err := n.dependencies(ctx, made, registration)
-	if err != nil {
-		return nil, nil, err
-	}
+	dependencies := n.dependencies(ctx, made, registration)
 	var built *kubelet.Kubelet
 	dependencies.OnHeartbeatFailure = func() {
 		utilnet.CloseIdleConnectionsFor(config.Transport)
@@ -119,11 +116,7 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	return built, dependencies, nil
 }
 
-func (n *node) dependencies(ctx context.Context, made clients, registration *registration) (*kubelet.Dependencies, error) {
-	capacity, err := newResources(n.configuration)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfiguration, err)
-	}
+func (n *node) dependencies(ctx context.Context, made clients, registration *registration) *kubelet.Dependencies {
 	return &kubelet.Dependencies{
 		KubeClient:                registration.wrap(made.main),
 		HeartbeatClient:           made.heartbeat,
@@ -132,7 +125,7 @@ func (n *node) dependencies(ctx context.Context, made clients, registration *reg
 		RemoteRuntimeService:      n.runtime,
 		RemoteImageService:        n.images,
 		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes),
-		ContainerManager:          capacity,
+		ContainerManager:          newResources(n.configuration),
 		OSInterface:               kubecontainer.RealOS{},
 		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
 		Mounter:                   mounter{},
@@ -141,7 +134,7 @@ func (n *node) dependencies(ctx context.Context, made clients, registration *reg
 		VolumePlugins:             volumePlugins(),
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
-	}, nil
+	}
 }
 
 // newKubelet calls the kubelet's constructor, most of whose arguments are options of its command line.

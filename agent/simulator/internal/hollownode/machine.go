@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
@@ -107,12 +106,8 @@ type resources struct {
 	capacity corev1.ResourceList
 }
 
-func newResources(c contract.Configuration) (*resources, error) {
-	capacity := c.Capacity.DeepCopy()
-	if _, ok := capacity[corev1.ResourcePods]; ok {
-		return nil, fmt.Errorf("capacity.%s: pods are counted by maxPods", corev1.ResourcePods)
-	}
-	return &resources{ContainerManager: cm.NewStubContainerManager(), capacity: capacity}, nil
+func newResources(c contract.Configuration) *resources {
+	return &resources{ContainerManager: cm.NewStubContainerManager(), capacity: c.Capacity.DeepCopy()}
 }
 
 func (r *resources) GetCapacity(klog.Logger, bool) corev1.ResourceList { return r.capacity }

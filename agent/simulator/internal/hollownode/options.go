@@ -10,10 +10,8 @@ import (
 	"path/filepath"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/identity"
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
 // ErrConfiguration is wrapped by every error that another start with the same files and flags would meet
@@ -59,7 +57,7 @@ func (o Options) read() (contract.Configuration, error) {
 	if err != nil {
 		return contract.Configuration{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := checkVersions(configuration); err != nil {
+	if err := checkConfiguration(configuration); err != nil {
 		return contract.Configuration{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return configuration, identity.CheckBootstrap(o.bootstrapKubeconfig())
@@ -67,20 +65,4 @@ func (o Options) read() (contract.Configuration, error) {
 
 func (o Options) bootstrapKubeconfig() string {
 	return filepath.Join(o.ConfigDir, contract.BootstrapKubeconfigFileName)
-}
-
-// checkVersions refuses versions that the kubelet could not report.
-func checkVersions(c contract.Configuration) error {
-	var problems []error
-	if c.KubeletVersion != "" {
-		if err := kubeletversion.Check(c.KubeletVersion); err != nil {
-			problems = append(problems, fmt.Errorf("kubeletVersion: %w", err))
-		}
-	}
-	if c.ContainerRuntimeVersion != "" {
-		if _, err := utilversion.ParseGeneric(c.ContainerRuntimeVersion); err != nil {
-			problems = append(problems, fmt.Errorf("containerRuntimeVersion: %w", err))
-		}
-	}
-	return errors.Join(problems...)
 }

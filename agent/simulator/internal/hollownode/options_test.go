@@ -69,7 +69,7 @@ func TestBadConfigurationsAreNamed(t *testing.T) {
 		"no config":          {options: func(_ *testing.T, o *Options) { o.ConfigDir = filepath.Join(o.ConfigDir, "x") }, want: "config.json"},
 		"unknown field":      {options: writing(contract.ConfigFileName, `{"nodeNam":"x"}`), want: "nodeNam"},
 		"no kubeconfig":      {options: func(_ *testing.T, o *Options) { _ = os.Remove(o.bootstrapKubeconfig()) }, want: contract.BootstrapKubeconfigFileName},
-		"broken kubeconfig":  {options: writing(contract.BootstrapKubeconfigFileName, "{"), want: contract.BootstrapKubeconfigFileName},
+		"broken kubeconfig":  {options: writing(contract.BootstrapKubeconfigFileName, "{"), want: "bootstrap kubeconfig"},
 		"empty kubeconfig":   {options: writing(contract.BootstrapKubeconfigFileName, "apiVersion: v1\nkind: Config\n"), want: contract.BootstrapKubeconfigFileName},
 		"kubelet version":    {configuration: func(c *contract.Configuration) { c.KubeletVersion = "1.29" }, want: "kubeletVersion"},
 		"runtime version":    {configuration: func(c *contract.Configuration) { c.ContainerRuntimeVersion = "new" }, want: "containerRuntimeVersion"},

@@ -94,7 +94,7 @@ func CheckBootstrap(path string) error {
 func (o Options) bootstrapConfig() (*rest.Config, error) {
 	loaded, err := clientcmd.LoadFromFile(o.BootstrapKubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading the bootstrap kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the bootstrap kubeconfig %s: %w", o.BootstrapKubeconfig, err)
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {

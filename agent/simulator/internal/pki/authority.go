@@ -19,6 +19,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/atomicfile"
 )
 
 const (
@@ -56,10 +58,10 @@ func LoadOrCreateAuthority(certFile, keyFile, commonName string, now time.Time) 
 	}
 	// The key goes first: a key without a certificate can be removed by hand
 	// without losing anything, and the pair is never taken for complete.
-	if err := writeFile(keyFile, keyPEM, 0o600); err != nil {
+	if err := atomicfile.Write(keyFile, keyPEM, 0o600); err != nil {
 		return nil, err
 	}
-	return authority, writeFile(certFile, authority.CertificatePEM, 0o644)
+	return authority, atomicfile.Write(certFile, authority.CertificatePEM, 0o644)
 }
 
 // LoadAuthority reads an authority from its two PEM files. The error wraps

@@ -7,14 +7,13 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/atomicfile"
 )
 
 // Pair is a certificate and its private key.
@@ -37,10 +36,10 @@ func (a *Authority) EnsurePair(certFile, keyFile string, request Request, renewB
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(keyFile, pair.KeyPEM, 0o600); err != nil {
+	if err := atomicfile.Write(keyFile, pair.KeyPEM, 0o600); err != nil {
 		return nil, err
 	}
-	return pair, writeFile(certFile, pair.CertificatePEM, 0o644)
+	return pair, atomicfile.Write(certFile, pair.CertificatePEM, 0o644)
 }
 
 // satisfies tells whether the certificate says what was requested, is signed
@@ -81,10 +80,10 @@ func EnsureServiceAccountKeys(privateFile, publicFile string) error {
 	if err != nil {
 		return fmt.Errorf("encoding the service account public key: %w", err)
 	}
-	if err := writeFile(privateFile, privatePEM, 0o600); err != nil {
+	if err := atomicfile.Write(privateFile, privatePEM, 0o600); err != nil {
 		return err
 	}
-	return writeFile(publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}), 0o644)
+	return atomicfile.Write(publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}), 0o644)
 }
 
 func sign(template, parent *x509.Certificate, key, parentKey crypto.Signer) (*Pair, error) {
@@ -149,22 +148,4 @@ func readPair(certFile, keyFile string) (*Pair, error) {
 		return nil, fmt.Errorf("the key in %s does not belong to the certificate in %s", keyFile, certFile)
 	}
 	return &Pair{Certificate: certificate, CertificatePEM: certPEM, KeyPEM: keyPEM, key: key}, nil
-}
-
-// writeFile replaces the file in one step, so that a reader sees the old or
-// the new content and a crash leaves no half of it.
-func writeFile(path string, content []byte, mode fs.FileMode) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer os.Remove(temporary.Name())
-	_, writeErr := temporary.Write(content)
-	if err := errors.Join(writeErr, temporary.Chmod(mode), temporary.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.Rename(temporary.Name(), path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -92,7 +93,9 @@ func startCluster() (*cluster, error) {
 	go func() { ended <- command.Wait() }()
 	c := &cluster{program: program, dataDir: dataDir, stop: func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		<-ended
+		if err := <-ended; err != nil {
+			fmt.Fprintf(os.Stderr, "simcluster ended with: %v\n%s", err, output.String())
+		}
 		_ = os.RemoveAll(dataDir)
 	}}
 	deadline := time.After(2 * time.Minute)
@@ -152,11 +155,14 @@ func startHost(t *testing.T, adjust ...func(*podhost.Options)) *testHost {
 	return h
 }
 
+// hosts counts the podhosts, so that a repeated test gets names of its own.
+var hosts atomic.Int64
+
 func newTestHost(t *testing.T) *testHost {
 	t.Helper()
 	c := theCluster(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	name = strings.Trim(name[:min(len(name), 50)], "-")
+	name = fmt.Sprintf("%s-%d", strings.Trim(name[:min(len(name), 50)], "-"), hosts.Add(1))
 	h := &testHost{cluster: c, t: t, node: name, namespace: name, options: podhost.Options{
 		Name:          name,
 		Kubeconfig:    c.identity(t, name),

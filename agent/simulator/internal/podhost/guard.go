@@ -64,14 +64,14 @@ func (g *guardedPods) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav
 func watchIdentity(ctx context.Context, informer cache.SharedIndexInformer, p *provider) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
-			old, new := before.(*corev1.Pod), after.(*corev1.Pod)
-			if old.UID == new.UID {
+			old, current := before.(*corev1.Pod), after.(*corev1.Pod)
+			if old.UID == current.UID {
 				return
 			}
 			p.gone(old)
-			if new.DeletionTimestamp == nil && new.Status.Phase != corev1.PodSucceeded && new.Status.Phase != corev1.PodFailed {
+			if ended := current.Status.Phase == corev1.PodSucceeded || current.Status.Phase == corev1.PodFailed; !ended && current.DeletionTimestamp == nil {
 				// It never fails.
-				_ = p.CreatePod(ctx, new)
+				_ = p.CreatePod(ctx, current)
 			}
 		},
 		DeleteFunc: func(deleted any) {

@@ -99,11 +99,8 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 	if took := time.Since(asked); took > 20*time.Second {
 		t.Errorf("a process that ends at once took %s of its grace period of 30 s", took)
 	}
-	for _, directory := range []string{"logs", "pods"} {
-		entries, err := os.ReadDir(filepath.Join(h.options.DataDir, directory))
-		if err == nil && len(entries) > 0 {
-			t.Errorf("%s still has %v", directory, entries)
-		}
+	if left := h.files(string(running.UID)); len(left) > 0 {
+		t.Errorf("files of the pod are left in %v", left)
 	}
 }
 
@@ -198,12 +195,12 @@ func TestInitContainersRunInOrder(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{
 		shell("one", "sleep 0.3; echo one >>/work/order"),
 		// It fails once, which the pod's restart policy forgives.
-		shell("two", "echo two >>/work/order; test -f /work/again || { touch /work/again; exit 1; }"),
+		shell("two", "test -f /work/failed && echo again >>/work/order || { echo two >>/work/order; touch /work/failed; exit 1; }"),
 	}
 	withEmptyDir(pod, "/work")
 	h.create(pod)
 	h.awaitReady("p")
-	h.awaitLog("p", "one\ntwo\ntwo\n")
+	h.awaitLog("p", "one\ntwo\nagain\n")
 
 	failing := h.script("failing", "exec sleep 1000")
 	failing.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -215,44 +212,62 @@ func TestInitContainersRunInOrder(t *testing.T) {
 	}
 }
 
+const stubborn = `trap "" TERM; echo "process $$$$"; while :; do sleep 0.1; done`
+
 func TestGracePeriod(t *testing.T) {
 	h := startHost(t)
-	const ignoring = `trap "" TERM; echo $$$$; while :; do sleep 0.1; done`
-	pid := func(name string) int {
-		log := h.awaitLog(name, "\n")
-		number, err := strconv.Atoi(strings.TrimSpace(log))
-		if err != nil {
-			t.Fatalf("the log is %q", log)
-		}
-		return number
-	}
-	pod := h.script("stubborn", ignoring)
+	pod := h.script("p", stubborn)
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
 	h.create(pod)
-	process := pid("stubborn")
+	h.killedAfterGrace("p", "main", 3*time.Second)
+}
+
+// While an init container runs, no container of the pod seems to.
+func TestGracePeriodOfInitContainer(t *testing.T) {
+	h := startHost(t)
+	pod := h.script("p", "exec sleep 1000")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "host", Command: []string{"/bin/sh", "-c", stubborn}}}
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	h.create(pod)
+	h.killedAfterGrace("p", "init", 2*time.Second)
+}
+
+// killedAfterGrace deletes a pod whose process ignores SIGTERM.
+func (h *testHost) killedAfterGrace(name, container string, grace time.Duration) {
+	h.t.Helper()
+	var process int
+	h.eventually("the process is known", func() error {
+		log, err := h.logs(name, corev1.PodLogOptions{Container: container})
+		if err == nil {
+			_, err = fmt.Sscanf(log, "process %d", &process)
+		}
+		return err
+	})
 	asked := time.Now()
-	h.delete("stubborn", metav1.DeleteOptions{})
+	h.delete(name, metav1.DeleteOptions{})
 	h.eventually("the object is gone", func() error {
 		running := alive(process)
-		_, err := h.get("stubborn")
+		_, err := h.get(name)
 		if apierrors.IsNotFound(err) {
 			if running {
-				t.Error("the object was gone before the process")
+				h.t.Error("the object was gone before the process")
 			}
 			return nil
 		}
 		return fmt.Errorf("it is there: %w", err)
 	})
-	if took := time.Since(asked); took < 3*time.Second {
-		t.Errorf("the process was killed after %s", took)
+	if took := time.Since(asked); took < grace {
+		h.t.Errorf("it was gone after %s", took)
 	}
 	if alive(process) {
-		t.Error("the process outlived its pod")
+		h.t.Error("the process outlived its pod")
 	}
+}
 
-	// A second, shorter order wins over the first.
-	h.create(h.script("impatient", ignoring))
-	process = pid("impatient")
+func TestGracePeriodIsShortened(t *testing.T) {
+	h := startHost(t)
+	h.create(h.script("impatient", stubborn))
+	process := h.announced("impatient")
 	h.delete("impatient", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1000)})
 	h.await("impatient", "is being deleted", func(pod *corev1.Pod) string {
 		if pod.DeletionTimestamp == nil {
@@ -267,8 +282,8 @@ func TestGracePeriod(t *testing.T) {
 	}
 
 	// An object removed by force takes its process along.
-	h.create(h.script("forced", ignoring))
-	process = pid("forced")
+	h.create(h.script("forced", stubborn))
+	process = h.announced("forced")
 	h.delete("forced", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	h.eventually("the process has ended", func() error {
 		if alive(process) {
@@ -280,10 +295,10 @@ func TestGracePeriod(t *testing.T) {
 
 func TestPodIsReplacedByOneOfTheSameName(t *testing.T) {
 	h := startHost(t)
-	h.create(h.script("p", `trap "" TERM; while :; do sleep 0.1; done`))
+	h.create(h.script("p", stubborn))
 	old := h.awaitReady("p")
 	h.delete("p", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
-	h.create(h.script("p", `trap "" TERM; while :; do sleep 0.1; done`))
+	h.create(h.script("p", stubborn))
 	replaced := h.awaitReady("p")
 	if replaced.UID == old.UID || replaced.Status.PodIP == old.Status.PodIP {
 		t.Errorf("pod %s at %s was replaced by %s at %s", old.UID, old.Status.PodIP, replaced.UID, replaced.Status.PodIP)

@@ -57,13 +57,12 @@ func (l controllerLog) info(verbosity int, message string) {
 }
 
 func (l controllerLog) WithField(key string, value any) log.Logger {
-	l.logger = l.logger.WithValues(key, value)
-	return l
+	return l.WithFields(log.Fields{key: value})
 }
 
 func (l controllerLog) WithFields(fields log.Fields) log.Logger {
 	for key, value := range fields {
-		l.logger = l.logger.WithValues(key, value)
+		l.logger = l.logger.WithValues(key, value) //nolint:loggercheck // the keys are virtual-kubelet's
 	}
 	return l
 }

@@ -88,7 +88,7 @@ func machineCapacity() (corev1.ResourceList, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return nil, fmt.Errorf("reading the size of the machine's memory: %w", err)
 	}
-	memory := int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // the types differ between architectures
+	memory := int64(info.Totalram) * int64(info.Unit)
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),

@@ -72,7 +72,7 @@ func (p *provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Starting pod", "pod", klog.KObj(pod), "podUID", pod.UID)
 	p.objects.register(pod)
-	started := podlife.Start(p.runtime, pod)
+	started := podlife.Start(p.runtime, pod) //nolint:contextcheck // the pod outlives this call
 	p.pods[pod.UID] = started
 	p.finishing.Go(func() { p.finish(started) })
 	return nil

@@ -3,9 +3,11 @@ package podhost_test
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -147,7 +149,8 @@ func TestKubeletAPIWantsAuthorization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := fmt.Sprintf("https://%s:%d/containerLogs/%s/p/main", node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port, h.namespace)
+	server := net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+	url := "https://" + server + "/containerLogs/" + h.namespace + "/p/main"
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Get(url)
 	if err != nil {

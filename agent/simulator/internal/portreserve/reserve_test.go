@@ -108,7 +108,7 @@ func exchange(t *testing.T, listener net.Listener) {
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatalf("reading from the closed connection gave %v, want EOF", err)
 	}
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -10,14 +11,13 @@ import (
 // killWait bounds the wait for the end of a process after SIGKILL.
 const killWait = 5 * time.Second
 
-// Start makes the unit run and be restarted when it dies.
+// errNotRunning is wrapped when an action needs a run and there is none.
+var errNotRunning = errors.New("is not running")
+
+// Start makes the unit run and be restarted when it dies. WaitHealthy then
+// counts failed runs anew.
 func (u *Unit) Start() {
-	u.update(func() {
-		if !u.wanted {
-			u.failed = 0
-		}
-		u.wanted = true
-	})
+	u.update(func() { u.wanted, u.failed = true, 0 })
 }
 
 // Stop ends the run and keeps the unit down. A paused run is resumed so that

@@ -100,9 +100,9 @@ func (c *child) Signal(signal syscall.Signal) error {
 func (c *child) Wait() error { return c.cmd.Wait() }
 
 // InProcess runs the function as an Instance: SIGTERM and SIGKILL cancel its
-// context, other signals are unsupported.
-func InProcess(run func(ctx context.Context) error) Instance {
-	ctx, cancel := context.WithCancel(context.Background())
+// context, other signals but SIGCONT are unsupported.
+func InProcess(ctx context.Context, run func(ctx context.Context) error) Instance {
+	ctx, cancel := context.WithCancel(ctx)
 	instance := &inProcess{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(instance.done)

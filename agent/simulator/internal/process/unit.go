@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -34,11 +33,14 @@ const healthInterval = 100 * time.Millisecond
 // until WaitHealthy gives up on it.
 const failedStarts = 3
 
+// Launch starts one run of a component. The context ends when the unit is given
+// up, after its run has been stopped.
+type Launch func(ctx context.Context) (Instance, error)
+
 // Options describe a unit. All fields are needed except OnChange.
 type Options struct {
-	Name string
-	// Launch starts one run of the component.
-	Launch func() (Instance, error)
+	Name   string
+	Launch Launch
 	// Healthy returns nil when the component does its job.
 	Healthy func(ctx context.Context) error
 	// OnChange is called after each change of state, without locks held.
@@ -134,7 +136,7 @@ func (u *Unit) waitForRestart(ctx context.Context, delay time.Duration) {
 
 // runOnce runs the component once and tells for how long it was healthy.
 func (u *Unit) runOnce(ctx context.Context) time.Duration {
-	instance, err := u.options.Launch()
+	instance, err := u.options.Launch(ctx)
 	if err != nil {
 		u.update(func() { u.starts++; u.failed++; u.lastExit = err.Error() })
 		return 0
@@ -246,6 +248,3 @@ func (u *Unit) wait(ctx context.Context, condition func() bool) error {
 		}
 	}
 }
-
-// errNotRunning is wrapped when an action needs a run and there is none.
-var errNotRunning = errors.New("is not running")

@@ -31,7 +31,7 @@ func newScript(t *testing.T, text string, grace time.Duration) *script {
 	spawner := process.NewSpawner()
 	s.Unit = process.NewUnit(process.Options{
 		Name: "script",
-		Launch: func() (process.Instance, error) {
+		Launch: func(context.Context) (process.Instance, error) {
 			return spawner.Start(process.Command{Path: "/bin/sh", Args: []string{"-c", text}, Output: io.Discard})
 		},
 		Healthy: func(context.Context) error {
@@ -190,8 +190,8 @@ func TestUnitInsideTheProcess(t *testing.T) {
 	runs := make(chan struct{}, 10)
 	unit := process.NewUnit(process.Options{
 		Name: "inside",
-		Launch: func() (process.Instance, error) {
-			return process.InProcess(func(ctx context.Context) error {
+		Launch: func(ctx context.Context) (process.Instance, error) {
+			return process.InProcess(ctx, func(ctx context.Context) error {
 				runs <- struct{}{}
 				<-ctx.Done()
 				return nil
@@ -236,7 +236,7 @@ func TestStopDuringStart(t *testing.T) {
 	var pid atomic.Int64
 	unit := process.NewUnit(process.Options{
 		Name: "slow",
-		Launch: func() (process.Instance, error) {
+		Launch: func(context.Context) (process.Instance, error) {
 			close(launching)
 			<-launch
 			instance, err := spawner.Start(process.Command{Path: "/bin/sleep", Args: []string{"1000"}, Output: io.Discard})

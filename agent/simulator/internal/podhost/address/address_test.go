@@ -16,7 +16,7 @@ func TestRangesAreDistinctAndComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Release()
+	defer release(t, second)
 	if first.Prefix().Overlaps(second.Prefix()) {
 		t.Errorf("%s and %s overlap", first.Prefix(), second.Prefix())
 	}
@@ -33,7 +33,7 @@ func TestRangesAreDistinctAndComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Release()
+	defer release(t, again)
 	if again.Prefix().Overlaps(second.Prefix()) {
 		t.Errorf("%s was claimed although %s is held", again.Prefix(), second.Prefix())
 	}
@@ -110,7 +110,7 @@ func TestAddressesCanBeBoundTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer claim.Release()
+	defer release(t, claim)
 	address, err := NewPool(claim.Prefix()).Get("")
 	if err != nil {
 		t.Fatal(err)
@@ -120,4 +120,11 @@ func TestAddressesCanBeBoundTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
+}
+
+func release(t *testing.T, r *Range) {
+	t.Helper()
+	if err := r.Release(); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,5 +1,5 @@
-// Package podlife runs single pods: from the check of their spec over their
-// volumes, init containers, containers, restarts and probes to their end.
+// Package podlife runs single pods, from the check of the spec and the making of
+// volumes over init containers, restarts and probes to the end.
 //
 // A Pod is driven by goroutines of its own. Everything that is known about it
 // is in its status, which is published whenever it changed.

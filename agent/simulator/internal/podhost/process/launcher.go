@@ -59,6 +59,9 @@ type Launcher struct {
 	requests chan *launch
 	closing  chan struct{}
 	close    sync.Once
+
+	mu      sync.Mutex
+	running map[*Process]bool
 }
 
 type launch struct {
@@ -68,19 +71,23 @@ type launch struct {
 
 // NewLauncher starts the launcher's thread.
 func NewLauncher() *Launcher {
-	l := &Launcher{requests: make(chan *launch), closing: make(chan struct{})}
+	l := &Launcher{requests: make(chan *launch), closing: make(chan struct{}), running: make(map[*Process]bool)}
 	go l.fork()
 	return l
 }
 
-// Close ends the launcher's thread, and with it every process it started that
+// Close ends the launcher's thread and kills every process it started that
 // still runs.
 func (l *Launcher) Close() {
 	l.close.Do(func() { close(l.closing) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p := range l.running {
+		p.Signal(syscall.SIGKILL)
+	}
 }
 
-// fork never unlocks its thread: the thread ends with the goroutine, and that
-// is what delivers the death signal to children that still run.
+// fork never unlocks its thread, so no other goroutine can end it.
 func (l *Launcher) fork() {
 	runtime.LockOSThread()
 	for {
@@ -125,6 +132,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", spec.Path, err)
 	}
 	p := newProcess(command, streams)
+	l.track(p)
 	failure, err := io.ReadAll(report)
 	if err != nil {
 		p.Signal(syscall.SIGKILL)
@@ -135,6 +143,24 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 		return nil, errors.New(string(failure))
 	}
 	return p, nil
+}
+
+// track remembers a process as long as it runs.
+func (l *Launcher) track(p *Process) {
+	l.mu.Lock()
+	l.running[p] = true
+	l.mu.Unlock()
+	select {
+	case <-l.closing:
+		p.Signal(syscall.SIGKILL) // Close may have come before
+	default:
+	}
+	go func() {
+		<-p.Done()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.running, p)
+	}()
 }
 
 func (l *Launcher) command(spec Spec, streams []*stream, report *os.File) *exec.Cmd {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // Owner is the user to whom a pod's files belong. The directories that lead to
@@ -94,9 +93,4 @@ func makeDirectory(path string, mode os.FileMode, uid, gid int) error {
 		return fmt.Errorf("making a directory: %w", err)
 	}
 	return nil
-}
-
-func ownedByUs(info os.FileInfo) bool {
-	status, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(status.Uid) == os.Geteuid()
 }

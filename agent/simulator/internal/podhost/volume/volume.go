@@ -92,7 +92,9 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	}
 	uids := make([]types.UID, 0, len(entries))
 	for _, entry := range entries {
-		uids = append(uids, types.UID(entry.Name()))
+		if entry.IsDir() {
+			uids = append(uids, types.UID(entry.Name()))
+		}
 	}
 	return uids, nil
 }

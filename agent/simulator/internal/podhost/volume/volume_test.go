@@ -281,72 +281,32 @@ func TestFilesBelongToTheUser(t *testing.T) {
 	}
 }
 
-func TestBase(t *testing.T) {
-	dataDir := t.TempDir()
-	if err := os.Chmod(dataDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	inside, err := Base(dataDir, false)
-	if err != nil || filepath.Dir(inside) != dataDir {
-		t.Fatalf("for a podhost of one user the base is %s (%v)", inside, err)
-	}
-	outside, err := Base(dataDir, true)
-	if err != nil || !reachable(outside) {
-		t.Fatalf("the base %s (%v) is not reachable", outside, err)
-	}
-	if again, err := Base(dataDir, true); err != nil || again != outside {
-		t.Errorf("the next time the base is %s (%v), want %s", again, err, outside)
-	}
-	pod := filepath.Join(outside, "uid")
-	if err := os.Mkdir(pod, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := Leave(dataDir); err != nil || !reachable(outside) {
-		t.Errorf("a base with a pod in it was not kept (%v)", err)
-	}
-	if err := os.Remove(pod); err != nil {
-		t.Fatal(err)
-	}
-	if err := Leave(dataDir); err != nil || reachable(outside) {
-		t.Errorf("an empty base was not removed (%v)", err)
-	}
-	if outside, err = Base(dataDir, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := Clean(dataDir); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{inside, outside, filepath.Join(dataDir, baseRecord)} {
-		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left over: %v", path, err)
-		}
-	}
-	if err := Clean(dataDir); err != nil {
-		t.Errorf("cleaning again: %v", err)
-	}
-}
-
-// The recorded directory lies where everybody can make files.
-func TestRecordOfSomethingElseIsIgnored(t *testing.T) {
-	dataDir, elsewhere := t.TempDir(), t.TempDir()
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(elsewhere, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dataDir, baseRecord), []byte(link), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Clean(dataDir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(elsewhere); err != nil {
-		t.Errorf("what a link led to was removed: %v", err)
-	}
-}
-
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
+	}
+}
+
+// Containers that run as different users share what they write.
+func TestFilesOfSeveralUsers(t *testing.T) {
+	m, _ := newManager(t)
+	pod := podWith(secret(corev1.SecretVolumeSource{SecretName: "s"}),
+		corev1.Volume{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	if err := m.Prepare(pod, Owner{Shared: true}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{
+		m.volumeDirectory("uid", "e"): os.ModeDir | os.ModeSticky | 0o777,
+		m.Scratch("uid"):              os.ModeDir | os.ModeSticky | 0o777,
+		m.volumeDirectory("uid", "v"): os.ModeDir | 0o711,
+		m.podDirectory("uid"):         os.ModeDir | 0o711,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Error(err)
+		} else if info.Mode() != want {
+			t.Errorf("the mode of %s is %s, want %s", path, info.Mode(), want)
+		}
 	}
 }

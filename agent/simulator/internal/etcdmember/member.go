@@ -1,4 +1,5 @@
-package component
+// Package etcdmember runs an etcd member that is alone in its cluster.
+package etcdmember
 
 import (
 	"errors"
@@ -26,11 +27,11 @@ const (
 	walSegmentBytes = 8 << 20
 )
 
-// runEtcd runs a member that is alone in its cluster until SIGTERM or SIGINT.
-// It serves on unix sockets only: whoever can enter the socket directory may
-// use it.
-func runEtcd(args []string) error {
-	config, err := etcdConfig(args)
+// Run runs the member until SIGTERM or SIGINT. The arguments are etcd's own
+// flags and --socket-dir. The member serves on unix sockets only: whoever can
+// enter the socket directory may use it.
+func Run(args []string) error {
+	config, err := configure(args)
 	if err != nil {
 		return err
 	}
@@ -52,8 +53,8 @@ func runEtcd(args []string) error {
 	}
 }
 
-// etcdConfig reads etcd's own flags plus --socket-dir.
-func etcdConfig(args []string) (*embed.Config, error) {
+// configure reads the flags.
+func configure(args []string) (*embed.Config, error) {
 	config := embed.NewConfig()
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	config.AddFlags(flags)

@@ -1,0 +1,239 @@
+// Package drivertest is the suite that every driver.Driver has to pass.
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega" //nolint:revive // its matchers read as sentences only without a qualifier
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Subject is the driver under test, and what the suite has to know of it.
+type Subject struct {
+	// Driver of a cluster with no instances but those of other tests.
+	Driver driver.Driver
+	// Valid and Changed are two valid provider configurations that differ; Invalid is none.
+	Valid, Changed, Invalid string
+	// InvalidField is the field that the error about Invalid has to name.
+	InvalidField string
+	// Timeout bounds what a provider does behind a call.
+	Timeout time.Duration
+}
+
+const configPath = "spec.providerConfig.value"
+
+// Run runs the suite. subject is called once for each of its tests.
+func Run(t *testing.T, subject func(t *testing.T) Subject) {
+	t.Helper()
+	tests := map[string]func(t *testing.T, s Subject){
+		"should say NotFound for a machine without an instance":              notFound,
+		"should create one instance, however often it is asked":              createOnce,
+		"should give every machine an instance and a provider ID of its own": distinct,
+		"should leave an instance of the same configuration alone":           unchanged,
+		"should bring an instance to a changed configuration":                changed,
+		"should not judge without a class":                                   unjudged,
+		"should delete, and then know nothing of it":                         deletes,
+		"should take a deletion of nothing for done":                         deletesNothing,
+		"should refuse an invalid configuration, and make nothing of it":     invalid,
+		"should not change what was made when its configuration turns bad":   turnsInvalid,
+		"should return when its context has ended":                           canceled,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(t, subject(t)) })
+	}
+}
+
+func request(name, config string) driver.Request {
+	machine := &v1alpha1.Machine{}
+	machine.Name, machine.Namespace = name, "cluster"
+	machine.Spec.ClusterName = "cluster"
+	return driver.Request{Machine: machine, Class: &driver.Class{Path: configPath, Config: &runtime.RawExtension{Raw: []byte(config)}}}
+}
+
+// machines counts the names given out, so that tests of one provider do not meet.
+var machines atomic.Int64
+
+func name() string { return fmt.Sprintf("conformance-%d", machines.Add(1)) }
+
+func notFound(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	_, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	expectNotFound(g, err, machine)
+	_, err = s.Driver.Update(t.Context(), request(machine, s.Valid))
+	expectNotFound(g, err, machine)
+}
+
+func expectNotFound(g *WithT, err error, machine string) {
+	g.Expect(err).To(MatchError(driver.ErrNotFound))
+	var missing *driver.NotFoundError
+	g.Expect(errors.As(err, &missing)).To(BeTrue(), "want *NotFoundError, got %T", err)
+	g.Expect(missing.Machine).To(Equal(machine))
+}
+
+func createOnce(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	first, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	second, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first.Name).To(Equal(machine))
+	g.Expect(first.ProviderID).NotTo(BeEmpty())
+	g.Expect(first.UpToDate).To(BeTrue())
+	g.Expect(second.ProviderID).To(Equal(first.ProviderID))
+	g.Eventually(func() ([]string, error) { return listed(t, s, machine) }).WithTimeout(s.Timeout).Should(HaveLen(1))
+	found, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.ProviderID).To(Equal(first.ProviderID))
+	g.Expect(found.UpToDate).To(BeTrue())
+}
+
+// listed returns the instances in List that belong to machine.
+func listed(t *testing.T, s Subject, machine string) ([]string, error) {
+	all, err := s.Driver.List(t.Context())
+	var names []string
+	for _, instance := range all {
+		if instance.Name == machine {
+			names = append(names, instance.ProviderID)
+		}
+	}
+	return names, err
+}
+
+func distinct(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	var ids []string
+	for range 3 {
+		made, err := s.Driver.Create(t.Context(), request(name(), s.Valid))
+		g.Expect(err).NotTo(HaveOccurred())
+		ids = append(ids, made.ProviderID)
+	}
+	slices.Sort(ids)
+	g.Expect(slices.Compact(ids)).To(HaveLen(3))
+}
+
+func unchanged(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	after, err := s.Driver.Update(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after.State).NotTo(Equal(driver.Deleting))
+	g.Expect(after.ProviderID).To(Equal(made.ProviderID))
+}
+
+func changed(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	found, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.UpToDate).To(BeFalse(), "a changed configuration was not noticed")
+	// As the agent does: update what is out of date, create what is gone.
+	g.Eventually(func() (bool, error) {
+		current, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
+		switch {
+		case errors.Is(err, driver.ErrNotFound):
+			_, err = s.Driver.Create(t.Context(), request(machine, s.Changed))
+			return false, err
+		case err != nil || current.State == driver.Deleting:
+			return false, err
+		case !current.UpToDate:
+			_, err = s.Driver.Update(t.Context(), request(machine, s.Changed))
+			return false, err
+		}
+		return current.ProviderID == made.ProviderID, nil
+	}).WithTimeout(s.Timeout).Should(BeTrue(), "up to date again, with the same provider ID")
+}
+
+func unjudged(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	want := request(name(), s.Valid)
+	_, err := s.Driver.Create(t.Context(), want)
+	g.Expect(err).NotTo(HaveOccurred())
+	want.Class = nil
+	found, err := s.Driver.Get(t.Context(), want)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.UpToDate).To(BeTrue())
+}
+
+func deletes(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	want := request(name(), s.Valid)
+	_, err := s.Driver.Create(t.Context(), want)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Driver.Delete(t.Context(), want.Machine)).To(Succeed())
+	want.Class = nil
+	g.Eventually(func() error {
+		_, err := s.Driver.Get(t.Context(), want)
+		return err
+	}).WithTimeout(s.Timeout).Should(MatchError(driver.ErrNotFound))
+	g.Eventually(func() ([]string, error) { return listed(t, s, want.Machine.Name) }).WithTimeout(s.Timeout).Should(BeEmpty())
+	g.Expect(s.Driver.Delete(t.Context(), want.Machine)).To(Succeed(), "deleting again")
+}
+
+func deletesNothing(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	g.Expect(s.Driver.Delete(t.Context(), request(name(), s.Valid).Machine)).To(Succeed())
+}
+
+func invalid(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	_, err := s.Driver.Create(t.Context(), request(machine, s.Invalid))
+	expectInvalid(g, err, s.InvalidField)
+	_, err = s.Driver.Get(t.Context(), request(machine, s.Invalid))
+	g.Expect(err).To(MatchError(driver.ErrNotFound), "something was made of an invalid configuration")
+	names, err := listed(t, s, machine)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(names).To(BeEmpty())
+}
+
+func expectInvalid(g *WithT, err error, field string) {
+	g.Expect(err).To(MatchError(driver.ErrInvalidConfiguration))
+	var bad *driver.InvalidConfigurationError
+	g.Expect(errors.As(err, &bad)).To(BeTrue(), "want *InvalidConfigurationError, got %T", err)
+	g.Expect(bad.Field).To(Equal(field))
+	g.Expect(bad.Problem).NotTo(BeEmpty())
+}
+
+func turnsInvalid(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	_, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	found, err := s.Driver.Get(t.Context(), request(machine, s.Invalid))
+	g.Expect(err).NotTo(HaveOccurred(), "the instance is there whatever the configuration says")
+	if !found.UpToDate {
+		_, err = s.Driver.Update(t.Context(), request(machine, s.Invalid))
+		expectInvalid(g, err, s.InvalidField)
+	}
+	after, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after.State).NotTo(Equal(driver.Deleting))
+	g.Expect(after.UpToDate).To(BeTrue())
+}
+
+func canceled(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	machine := name()
+	_, err := s.Driver.Create(ctx, request(machine, s.Valid))
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(s.Driver.Delete(ctx, request(machine, s.Valid).Machine)).NotTo(Succeed())
+	_, err = s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Expect(err).To(MatchError(driver.ErrNotFound))
+}

@@ -1,0 +1,81 @@
+package hollow
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestRenderPod(t *testing.T) {
+	want, err := resolve("c1", testMachine(), classOf(`{`+head+`,"podResources":{"memory":"100Mi"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.configurationHash, want.registrationHash = "configuration", "registration"
+	got := goldenJSON(t, renderPod("c1", "hollowfleet", "m1", "hollowfleet/hollow-node", want))
+	file := filepath.Join("testdata", "pod.json")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (write it with -update)", err)
+	}
+	if diff := cmp.Diff(string(golden), got); diff != "" {
+		t.Errorf("the pod differs from %s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestStateOf(t *testing.T) {
+	status := func(phase corev1.PodPhase, ready corev1.ConditionStatus, state corev1.ContainerState) corev1.PodStatus {
+		return corev1.PodStatus{
+			Phase:             phase,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+			ContainerStatuses: []corev1.ContainerStatus{{State: state, RestartCount: 2}},
+		}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+	}
+	now := metav1.Now()
+	tests := map[string]struct {
+		pod     corev1.Pod
+		state   driver.State
+		message string
+	}{
+		"new":       {corev1.Pod{}, driver.Pending, "the pod is being started"},
+		"starting":  {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("ContainerCreating"))}, driver.Pending, "the pod is being started"},
+		"not ready": {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, running)}, driver.Pending, "the hollow-node runs and is not ready yet"},
+		"ready":     {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionTrue, running)}, driver.Running, ""},
+		"unschedulable": {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"},
+		}}}, driver.Pending, "the pod is not scheduled: Unschedulable: 0/1 nodes"},
+		"crashing":      {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, waiting("CrashLoopBackOff"))}, driver.Failing, "the hollow-node does not run (2 restarts): CrashLoopBackOff: why"},
+		"no image":      {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("ErrImagePull"))}, driver.Failing, "the hollow-node does not run (2 restarts): ErrImagePull: why"},
+		"refused":       {corev1.Pod{Status: status(corev1.PodPending, corev1.ConditionFalse, waiting("Unsupported"))}, driver.Failing, "the hollow-node does not run (2 restarts): Unsupported: why"},
+		"just ended":    {corev1.Pod{Status: status(corev1.PodRunning, corev1.ConditionFalse, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}})}, driver.Failing, "the hollow-node ended with exit code 137 and will be started again: Error"},
+		"evicted":       {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}}, driver.Failed, "the pod has ended: Evicted: low on memory"},
+		"succeeded":     {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, driver.Failed, "the pod has ended"},
+		"being deleted": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: status(corev1.PodRunning, corev1.ConditionTrue, running)}, driver.Deleting, "the pod is being deleted"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			state, message := stateOf(&test.pod)
+			if state != test.state || message != test.message {
+				t.Errorf("got %s %q, want %s %q", state, message, test.state, test.message)
+			}
+		})
+	}
+}

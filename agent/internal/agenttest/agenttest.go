@@ -1,0 +1,81 @@
+// Package agenttest gives the tests of the agent's packages a real API server, which plays hub, target and host.
+package agenttest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+// Wait bounds an Eventually against the API server.
+const Wait = 30 * time.Second
+
+var (
+	once        sync.Once
+	environment *testenv.Environment
+	startErr    error
+)
+
+// Main is the body of a TestMain: it runs the tests and stops the control plane if one was started.
+func Main(m *testing.M) {
+	code := m.Run()
+	if environment != nil {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// Environment returns the package's control plane, which the first call starts.
+func Environment(t *testing.T) *testenv.Environment {
+	t.Helper()
+	once.Do(func() {
+		if environment, startErr = testenv.Start(context.Background()); startErr != nil {
+			return
+		}
+		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload"} {
+			var files fs.FS = config.RBAC
+			if startErr = manifests.Apply(context.Background(), environment.Client, files, dir); startErr != nil {
+				return
+			}
+		}
+	})
+	if startErr != nil {
+		t.Fatalf("starting a control plane: %v", startErr)
+	}
+	return environment
+}
+
+// Namespace makes a namespace of the test's own. Nobody removes it: the control plane goes as a whole.
+func Namespace(t *testing.T, c client.Client) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if err := c.Create(context.Background(), namespace); err != nil {
+		t.Fatalf("making a namespace: %v", err)
+	}
+	return namespace.Name
+}
+
+// Machine returns a Machine as a MachineSet would make it, with the agent's finalizer.
+func Machine(namespace, name string) *v1alpha1.Machine {
+	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Finalizers: []string{v1alpha1.MachineFinalizer},
+	}}
+	machine.Spec.ClusterName = namespace
+	return machine
+}

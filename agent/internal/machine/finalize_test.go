@@ -1,0 +1,279 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// delete asks the hub to delete a Machine.
+func (b *bed) delete(machine *v1alpha1.Machine) {
+	b.t.Helper()
+	b.Expect(b.admin.Delete(b.ctx, machine)).To(Succeed())
+	b.read(machine)
+	b.Expect(machine.DeletionTimestamp).NotTo(BeNil())
+}
+
+func TestDeletion(t *testing.T) {
+	t.Run("should remove instance, node, certificate requests and finalizer, with one write to the hub", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("del-all")
+		node := b.ready(machine)
+		b.writes()
+		b.delete(machine)
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.Expect(b.gone(node)).To(BeTrue())
+		b.Expect(b.driver.List(b.ctx)).To(BeEmpty())
+		b.Expect(b.requests.removed).To(ConsistOf(machine.Name))
+		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
+	})
+	t.Run("should keep the node until the instance is really gone, and then say that it hangs", func(t *testing.T) {
+		b := newBed(t)
+		b.driver.Linger()
+		machine := b.create("del-slow")
+		node := b.ready(machine)
+		b.writes()
+		b.delete(machine)
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeFalse(), "its kubelet would register it again")
+		b.Expect(b.driver.Calls()).To(HaveLen(2), "deleted once")
+		b.Expect(b.writes()).To(BeEmpty())
+		b.clock.Step(DefaultStallAfter)
+		b.reconcile(machine)
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineTerminating))
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonDeleting))
+		b.driver.Finish(machine.Name)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.Expect(b.gone(node)).To(BeTrue())
+	})
+	t.Run("should delete the node of a machine that had not joined yet", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("del-early")
+		b.reconcile(machine)
+		node := b.join(machine)
+		b.delete(machine)
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
+	})
+	t.Run("should delete a machine whose class and provider are gone", func(t *testing.T) {
+		b := newBed(t)
+		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
+		b.Expect(b.admin.Create(b.ctx, class)).To(Succeed())
+		machine := b.create("del-noclass", func(m *v1alpha1.Machine) {
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "going"}}
+		})
+		node := b.ready(machine)
+		b.Expect(b.admin.Delete(b.ctx, class)).To(Succeed())
+		b.delete(machine)
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.Expect(b.gone(node)).To(BeTrue())
+		b.Expect(b.driver.List(b.ctx)).To(BeEmpty())
+	})
+	t.Run("should leave a node of its name that is another's", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("del-foreign")
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
+		b.Expect(b.admin.Create(b.ctx, node)).To(Succeed())
+		t.Cleanup(func() { _ = b.admin.Delete(b.ctx, node) })
+		b.reconcile(machine)
+		b.delete(machine)
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.Expect(b.gone(node)).To(BeFalse())
+	})
+	t.Run("should wait for a node that somebody's finalizer keeps", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("del-held")
+		node := b.ready(machine)
+		held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
+		b.Expect(b.admin.Patch(b.ctx, node, held)).To(Succeed())
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(nodeDeletionRetry))
+		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer), "the node is orphaned")
+		b.Expect(b.admin.Patch(b.ctx, node, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+	})
+}
+
+// A crash is what a step that fails and a controller that remembers nothing add up to.
+func TestDeletionGoesOnAfterACrashAtEachStep(t *testing.T) {
+	steps := map[string]func(b *bed){
+		"deleting the instance":      func(b *bed) { b.driver.Fail("Delete", trouble("crash")) },
+		"looking for the instance":   func(b *bed) { b.driver.Fail("Get", trouble("crash")) },
+		"deleting the node":          func(b *bed) { b.faults["delete *v1.Node"] = 1 },
+		"removing the finalizer":     func(b *bed) { b.faults["patch *v1alpha1.Machine"] = 1 },
+		"writing the status, thrice": func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
+	}
+	n := 0
+	for name, breakIt := range steps {
+		n++
+		machineName := fmt.Sprintf("crash-%d", n)
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			machine := b.create(machineName)
+			node := b.ready(machine)
+			b.delete(machine)
+			breakIt(b)
+			crashes := 0
+			for range 6 {
+				if _, err := b.tryReconcile(machine); err != nil {
+					crashes++
+					b.start()
+				}
+				b.clock.Step(DefaultStallAfter)
+				if b.gone(machine) {
+					break
+				}
+				b.Expect(b.gone(node) && len(must(b.driver.List(b.ctx))) > 0).To(BeFalse(), "the node went before the instance")
+			}
+			if name != "writing the status, thrice" {
+				b.Expect(crashes).To(Equal(1), "the fault was met")
+			}
+			b.Expect(b.gone(machine)).To(BeTrue())
+			b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
+			b.Expect(b.driver.List(b.ctx)).To(BeEmpty(), "the instance is orphaned")
+		})
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func TestAbsenceIsNoOrder(t *testing.T) {
+	t.Run("should remove nothing for a machine that is missing on the hub", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("absent")
+		node := b.ready(machine)
+		// The hub loses the Machine without the agent having done its part.
+		b.Expect(b.admin.Patch(b.ctx, machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.Expect(b.admin.Delete(b.ctx, machine)).To(Succeed())
+		b.Expect(b.gone(machine)).To(BeTrue())
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+	})
+	t.Run("should remove nothing when only the cache says that it is to be deleted", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("stale")
+		node := b.ready(machine)
+		cached := machine.DeepCopy()
+		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		_, err := b.controller.Reconcile(b.ctx, cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+	})
+	t.Run("should remove nothing when the cache is of an earlier machine of the name", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("reborn")
+		node := b.ready(machine)
+		b.delete(machine)
+		cached := machine.DeepCopy()
+		cached.UID = "another"
+		_, err := b.controller.Reconcile(b.ctx, cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.gone(node)).To(BeFalse())
+	})
+	t.Run("should count instances without a machine, and leave them", func(t *testing.T) {
+		b := newBed(t)
+		b.create("known")
+		b.driver.Add("known")
+		b.driver.Add("stray-1")
+		b.driver.Add("stray-2")
+		strays := b.controller.Strays()
+		b.Expect(strays.Look(b.ctx)).To(Succeed())
+		b.Expect(strays.last["fake"]).To(Equal([]string{"stray-1", "stray-2"}))
+		b.Expect(b.driver.List(b.ctx)).To(HaveLen(3))
+	})
+}
+
+func TestFrozen(t *testing.T) {
+	t.Run("should create nothing, and go on reporting", func(t *testing.T) {
+		b := newBed(t)
+		b.frozen.frozen = true
+		machine := b.create("frozen-new", func(m *v1alpha1.Machine) { m.Finalizers = nil })
+		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(DefaultStallAfter), "it waits for the thaw instead of trying again")
+		b.clock.Step(DefaultStallAfter)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(BeZero())
+		b.Expect(b.driver.Calls()).To(BeEmpty())
+		b.Expect(machine.Finalizers).To(BeEmpty())
+		b.Expect(b.writes()).To(Equal([]string{"patch/status"}))
+		b.frozen.frozen = false
+		b.ready(machine)
+	})
+	t.Run("should report a node that is not ready any more", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-report")
+		node := b.ready(machine)
+		b.frozen.frozen = true
+		b.setReady(node, corev1.ConditionFalse)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady))
+	})
+	t.Run("should repair, replace and bring in line nothing", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-repair")
+		node := b.ready(machine)
+		b.frozen.frozen = true
+		machine.Spec.NodeMetadata.Labels = map[string]string{"tier": "gold"}
+		b.Expect(b.admin.Update(b.ctx, machine)).To(Succeed())
+		b.Expect(b.driver.Set(machine.Name, driver.Failed, "ended")).To(Succeed())
+		b.reconcile(machine)
+		b.driver.Finish(machine.Name)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(HaveLen(1))
+		b.Expect(b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.Expect(node.Labels).NotTo(HaveKey("tier"))
+	})
+	t.Run("should delete nothing, and after the thaw all of it", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-delete")
+		node := b.ready(machine)
+		b.delete(machine)
+		b.frozen.frozen = true
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer))
+		b.frozen.frozen = false
+		b.reconcile(machine)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue())
+	})
+	t.Run("should stop a deletion that it freezes in", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-middle")
+		node := b.ready(machine)
+		b.delete(machine)
+		b.reconcile(machine) // the instance goes
+		b.frozen.frozen = true
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.frozen.frozen = false
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeTrue())
+	})
+}

@@ -1,0 +1,257 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/driver/fake"
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+func TestMain(m *testing.M) { agenttest.Main(m) }
+
+// bed is a controller of a namespace of its own. The test calls reconcile by hand and turns the clock.
+type bed struct {
+	t *testing.T
+	*WithT
+	ctx        context.Context
+	admin      client.WithWatch
+	namespace  string
+	driver     *fake.Driver
+	clock      *clocktesting.FakeClock
+	frozen     *freezer
+	requests   *requestLog
+	recorder   *events.FakeRecorder
+	controller *Controller
+
+	// faults of the agent's clients, by "verb Kind", used up one by one.
+	mu     sync.Mutex
+	faults map[string]int
+	// hubWrites are the agent's successful writes to Machines, as "verb" or "verb/status".
+	hubWrites []string
+}
+
+type freezer struct{ frozen bool }
+
+func (f *freezer) Check() error {
+	if f.frozen {
+		return &freeze.Error{Reason: v1alpha1.ReasonTargetUnreachable, Message: "a test"}
+	}
+	return nil
+}
+
+// requestLog notes for which nodes certificate requests were removed.
+type requestLog struct{ removed []string }
+
+func (r *requestLog) Remove(_ context.Context, node string) error {
+	r.removed = append(r.removed, node)
+	return nil
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	environment := agenttest.Environment(t)
+	admin, err := client.NewWithWatch(environment.Config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{
+		t: t, WithT: NewWithT(t), ctx: t.Context(), admin: admin, namespace: agenttest.Namespace(t, admin),
+		clock: clocktesting.NewFakeClock(time.Now()), frozen: &freezer{}, requests: &requestLog{},
+		faults: map[string]int{},
+	}
+	b.driver = fake.New(b.namespace)
+	b.start()
+	return b
+}
+
+// start makes a controller as a freshly started agent would: it remembers nothing.
+func (b *bed) start() {
+	agent := b.intercepted()
+	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
+	b.recorder = events.NewFakeRecorder(100)
+	var err error
+	b.controller, err = New(Deps{
+		ClusterName: b.namespace, Hub: gate.HubClient(agent), HubReader: b.admin, Target: gate.Client(agent), TargetReader: b.admin,
+		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
+		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+}
+
+// intercepted is the agent's client: it counts writes to Machines and fails where a test wants it to.
+func (b *bed) intercepted() client.Client {
+	return interceptor.NewClient(b.admin, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := b.fault("patch", o); err != nil {
+				return err
+			}
+			return b.count("patch", o, c.Patch(ctx, o, patch, options...))
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := b.fault("delete", o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := b.fault("patch/"+sub, o); err != nil {
+				return err
+			}
+			return b.count("patch/"+sub, o, c.SubResource(sub).Patch(ctx, o, patch, options...))
+		},
+	})
+}
+
+func (b *bed) fault(verb string, o client.Object) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := fmt.Sprintf("%s %T", verb, o)
+	if b.faults[key] == 0 {
+		return nil
+	}
+	b.faults[key]--
+	return fmt.Errorf("a fault of the test: %s", key)
+}
+
+func (b *bed) count(verb string, o client.Object, err error) error {
+	if _, ok := o.(*v1alpha1.Machine); ok && err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.hubWrites = append(b.hubWrites, verb)
+	}
+	return err
+}
+
+// create makes a Machine of provider fake, as a MachineSet would.
+func (b *bed) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
+	machine := agenttest.Machine(b.namespace, name)
+	machine.Spec.ProviderConfig = v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte(`{"size":1}`)}}
+	for _, change := range changes {
+		change(machine)
+	}
+	b.Expect(b.admin.Create(b.ctx, machine)).To(Succeed())
+	return machine
+}
+
+func (b *bed) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) {
+	return b.controller.Reconciler().Reconcile(b.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
+}
+
+// reconcile reconciles once, and reads the Machine again if it is still there.
+func (b *bed) reconcile(machine *v1alpha1.Machine) reconcile.Result {
+	b.t.Helper()
+	result, err := b.tryReconcile(machine)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.read(machine)
+	return result
+}
+
+func (b *bed) read(machine *v1alpha1.Machine) {
+	b.t.Helper()
+	b.Expect(client.IgnoreNotFound(b.admin.Get(b.ctx, client.ObjectKeyFromObject(machine), machine))).To(Succeed())
+}
+
+func (b *bed) gone(o client.Object) bool {
+	return apierrors.IsNotFound(b.admin.Get(b.ctx, client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
+}
+
+// join registers a Node as a kubelet does, not ready yet.
+func (b *bed) join(machine *v1alpha1.Machine) *corev1.Node {
+	b.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
+	node.Spec.ProviderID = b.driver.ProviderID(machine.Name)
+	b.Expect(b.admin.Create(b.ctx, node)).To(Succeed())
+	b.t.Cleanup(func() { _ = client.IgnoreNotFound(b.admin.Delete(context.Background(), node)) })
+	b.setReady(node, corev1.ConditionFalse)
+	return node
+}
+
+func (b *bed) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
+	b.t.Helper()
+	b.Eventually(func() error {
+		if err := b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node); err != nil {
+			return err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+		node.Status.NodeInfo.KubeletVersion = "v1.37.1"
+		return b.admin.Status().Update(b.ctx, node)
+	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the node's status")
+}
+
+// ready brings a Machine to Ready.
+func (b *bed) ready(machine *v1alpha1.Machine) *corev1.Node {
+	b.t.Helper()
+	b.reconcile(machine)
+	node := b.join(machine)
+	b.settle(machine)
+	b.setReady(node, corev1.ConditionTrue)
+	b.settle(machine)
+	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
+	return node
+}
+
+// settle reconciles until a conflict with the control plane's own writers is over.
+func (b *bed) settle(machine *v1alpha1.Machine) {
+	b.t.Helper()
+	b.Eventually(func() (time.Duration, error) {
+		result, err := b.tryReconcile(machine)
+		return result.RequeueAfter, err
+	}).WithTimeout(agenttest.Wait).ShouldNot(Equal(conflictRetry), "a conflict that does not end")
+	b.read(machine)
+}
+
+func (b *bed) writes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	written := slices.Clone(b.hubWrites)
+	b.hubWrites = nil
+	return written
+}
+
+// events returns the events so far.
+func (b *bed) events() []string {
+	var all []string
+	for {
+		select {
+		case event := <-b.recorder.Events:
+			all = append(all, event)
+		default:
+			return all
+		}
+	}
+}
+
+func haveCondition(conditionType string, status metav1.ConditionStatus, reason string) OmegaMatcher {
+	return WithTransform(func(machine *v1alpha1.Machine) string {
+		c := meta.FindStatusCondition(machine.Status.Conditions, conditionType)
+		if c == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}, Equal(fmt.Sprintf("%s/%s", status, reason)))
+}
+
+func providerID(id string) *string { return ptr.To(id) }

@@ -1,0 +1,52 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestWrites(t *testing.T) {
+	g, clock := NewWithT(t), clocktesting.NewFakeClock(time.Now())
+	w := newWrites(clock)
+	object := func(version string) *v1alpha1.Machine {
+		machine := &v1alpha1.Machine{}
+		machine.UID, machine.ResourceVersion = "u", version
+		return machine
+	}
+	g.Expect(w.stale(object("5"))).To(BeFalse(), "nothing was written")
+	w.note("u", "9")
+	g.Expect(w.stale(object("5"))).To(BeTrue())
+	g.Expect(w.stale(object("10"))).To(BeFalse(), "a later write by another has been seen, 10 is more than 9")
+	w.note("u", "9")
+	clock.Step(writeMemory + time.Second)
+	g.Expect(w.stale(object("5"))).To(BeFalse(), "a hub that was restored would be waited for for ever")
+	w.note("u", "not a number")
+	g.Expect(w.stale(object("5"))).To(BeFalse())
+	for _, uid := range []types.UID{"a", "b"} {
+		w.note(uid, "1")
+	}
+	clock.Step(writeMemory + time.Second)
+	w.note("c", "1")
+	g.Expect(w.byUID).To(HaveLen(1), "old memories pile up")
+}
+
+func TestAStaleCacheIsNotActedOn(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("stale-cache")
+	before := machine.DeepCopy()
+	b.ready(machine)
+	calls := len(b.driver.Calls())
+	b.writes()
+	b.driver.Finish(machine.Name)
+	next, err := b.controller.Reconcile(b.ctx, before)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(next.After).To(Equal(conflictRetry))
+	b.Expect(b.driver.Calls()).To(HaveLen(calls))
+	b.Expect(b.writes()).To(BeEmpty())
+}
