@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes config/crd from the API types and config/rbac/{hub,agent} from the RBAC markers in their code.
+# Writes config/crd from the API types and config/rbac/{hub,agent-hub} from the RBAC
+# markers in the code of hub and agent; what the agent needs on its workload cluster is written by hand.
 # usage: hack/manifests.sh CONTROLLER_GEN
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,9 +10,8 @@ controller_gen=$(realpath "$1")
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 (cd apis && "$controller_gen" crd paths=./... "output:crd:artifacts:config=$new/crd")
-for side in hub agent; do
-	"$controller_gen" "rbac:roleName=hollowfleet-$side" "paths=./$side/..." "output:rbac:artifacts:config=$new/rbac/$side"
-done
+"$controller_gen" rbac:roleName=hollowfleet-hub paths=./hub/... "output:rbac:artifacts:config=$new/rbac/hub"
+"$controller_gen" rbac:roleName=hollowfleet-agent paths=./agent/... "output:rbac:artifacts:config=$new/rbac/agent-hub"
 
 # A kind that is gone takes its CRD with it. Files that are not generated are left alone.
 for old in config/crd/hollowfleet.io_*.yaml; do

@@ -36,6 +36,8 @@ type MachineDeployment struct {
 
 // MachineDeploymentSpec is the desired deployment.
 //
+// +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.size() <= 15",message="spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
 // +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
 type MachineDeploymentSpec struct {
 	// clusterName is the Cluster that the Machines belong to; it equals the namespace's name. Cannot be changed.

@@ -93,7 +93,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 		return nil, err
 	}
 	if err := fleet.up(ctx); err != nil {
-		return nil, errors.Join(err, fleet.Down())
+		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
 	}
 	return fleet, nil
 }

@@ -99,7 +99,7 @@ func Start(ctx context.Context) (*Environment, error) {
 	}
 	environment := &Environment{Cluster: cluster, binary: binary, dir: dir}
 	if err := environment.install(ctx); err != nil {
-		return nil, errors.Join(err, environment.Stop())
+		return nil, errors.Join(err, environment.Stop()) //nolint:contextcheck // What ended ctx must not keep it running.
 	}
 	return environment, nil
 }

@@ -14,15 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 var _ = Describe("A Machine", func() {
 	It("should become a Node as its spec and provider configuration say", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		newDeployment(ctx, member, "spelled", 1, func(d *v1alpha1.MachineDeployment) {
+		fleet.NewDeployment(ctx, member, "spelled", 1, func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Template.Spec = v1alpha1.MachineTemplateBody{
 				NodeMetadata: v1alpha1.NodeMetadata{
-					Labels:      map[string]string{poolLabel: "spelled", "topology.kubernetes.io/zone": "z1"},
+					Labels:      map[string]string{fleettest.PoolLabel: "spelled", "topology.kubernetes.io/zone": "z1"},
 					Annotations: map[string]string{"example.com/rack": "7"},
 				},
 				Taints:   []corev1.Taint{{Key: "example.com/dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}},
@@ -34,7 +35,7 @@ var _ = Describe("A Machine", func() {
 					"maxPods": 37, "osImage": "Rehearsal OS 9", "startupDelay": "1s"}`)}},
 			}
 		})
-		machine := expectReady(ctx, member, "spelled", 1)[0]
+		machine := fleet.ExpectReady(ctx, member, "spelled", 1)[0]
 		node := &corev1.Node{}
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(member.Client.Get(ctx, client.ObjectKey{Name: machine.Name}, node)).To(Succeed())
@@ -61,12 +62,12 @@ var _ = Describe("A Machine", func() {
 		Expect(machine.Status.Addresses).To(ContainElement(HaveField("Type", corev1.NodeInternalIP)))
 		Expect(machine.Status.ErrorReason).To(BeEmpty())
 		Expect(machine.Status.LastUpdated).NotTo(BeNil())
-	}, SpecTimeout(2*patience))
+	}, SpecTimeout(2*fleettest.Patience))
 
 	It("should keep labels, annotations and taints of its Node in sync and leave those of others alone", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		newDeployment(ctx, member, "synced", 1)
-		machine := expectReady(ctx, member, "synced", 1)[0]
+		fleet.NewDeployment(ctx, member, "synced", 1)
+		machine := fleet.ExpectReady(ctx, member, "synced", 1)[0]
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}}
 		foreign := `{"metadata":{"labels":{"example.com/theirs":"yes"}},"spec":{"taints":[{"key":"example.com/theirs","effect":"PreferNoSchedule"}]}}`
 		Expect(member.Client.Patch(ctx, node, client.RawPatch("application/strategic-merge-patch+json", []byte(foreign)))).To(Succeed())
@@ -90,37 +91,37 @@ var _ = Describe("A Machine", func() {
 			g.Expect(node.Annotations).NotTo(HaveKey("example.com/note"))
 			g.Expect(taintKeys(node)).To(And(ContainElement("example.com/theirs"), Not(ContainElement("example.com/ours"))))
 		}).Should(Succeed())
-	}, SpecTimeout(3*patience))
+	}, SpecTimeout(3*fleettest.Patience))
 
 	It("should remove pod, Node and credentials when it is deleted", func(ctx SpecContext) {
 		member := fleet.Members[1]
-		newDeployment(ctx, member, "removed", 1)
-		machine := expectReady(ctx, member, "removed", 1)[0]
+		fleet.NewDeployment(ctx, member, "removed", 1)
+		machine := fleet.ExpectReady(ctx, member, "removed", 1)[0]
 		Expect(fleet.HubClient.Delete(ctx, &machine)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			leftovers(ctx, g, member.Client, machine.Name)
 			g.Expect(client.IgnoreNotFound(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(&machine), &machine))).To(Succeed())
 		}).Should(Succeed())
-		replacement := expectReady(ctx, member, "removed", 1)[0]
+		replacement := fleet.ExpectReady(ctx, member, "removed", 1)[0]
 		Expect(replacement.Name).NotTo(Equal(machine.Name), "the MachineSet makes another Machine")
-	}, SpecTimeout(3*patience))
+	}, SpecTimeout(3*fleettest.Patience))
 
 	It("should get its pod back when somebody deletes it", func(ctx SpecContext) {
 		member := fleet.Members[1]
-		newDeployment(ctx, member, "repaired", 1)
-		machine := expectReady(ctx, member, "repaired", 1)[0]
-		pod := podOf(ctx, NewWithT(GinkgoT()), member, machine.Name)
+		fleet.NewDeployment(ctx, member, "repaired", 1)
+		machine := fleet.ExpectReady(ctx, member, "repaired", 1)[0]
+		pod := fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, machine.Name)
 		Expect(member.Client.Delete(ctx, pod)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(podOf(ctx, g, member, machine.Name).UID).NotTo(Equal(pod.UID))
+			g.Expect(fleettest.PodOf(ctx, g, member, machine.Name).UID).NotTo(Equal(pod.UID))
 		}).Should(Succeed())
-		Expect(expectReady(ctx, member, "repaired", 1)[0].UID).To(Equal(machine.UID), "the Machine is the same")
-	}, SpecTimeout(3*patience))
+		Expect(fleet.ExpectReady(ctx, member, "repaired", 1)[0].UID).To(Equal(machine.UID), "the Machine is the same")
+	}, SpecTimeout(3*fleettest.Patience))
 
 	It("should run pods of the workload cluster with addresses of their own", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		newDeployment(ctx, member, "hosting", 1)
-		machine := expectReady(ctx, member, "hosting", 1)[0]
+		fleet.NewDeployment(ctx, member, "hosting", 1)
+		machine := fleet.ExpectReady(ctx, member, "hosting", 1)[0]
 		node := &corev1.Node{}
 		Expect(member.Client.Get(ctx, client.ObjectKey{Name: machine.Name}, node)).To(Succeed())
 		network := strings.TrimSuffix(node.Spec.PodCIDR, "0/24")
@@ -130,7 +131,7 @@ var _ = Describe("A Machine", func() {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{poolLabel: "hosting"},
+					NodeSelector: map[string]string{fleettest.PoolLabel: "hosting"},
 					Containers:   []corev1.Container{{Name: "c", Image: "example.com/app:1"}},
 				},
 			}
@@ -144,7 +145,7 @@ var _ = Describe("A Machine", func() {
 			addresses[pod.Status.PodIP] = true
 		}
 		Expect(addresses).To(HaveLen(2), "two pods, two addresses")
-	}, SpecTimeout(3*patience))
+	}, SpecTimeout(3*fleettest.Patience))
 })
 
 var _ = Describe("Bad input that only the agent can see", func() {
@@ -207,8 +208,8 @@ var _ = Describe("Bad input that only the agent can see", func() {
 		}
 		Eventually(ctx, get).Should(HaveField("Status.ErrorReason", v1alpha1.ErrorMachineClassNotFound))
 		Expect(fleet.HubClient.Create(ctx, class)).To(Succeed())
-		Eventually(ctx, get).Should(And(HaveField("Status.ErrorReason", BeEmpty()), WithTransform(machineReady, BeTrue())))
-	}, SpecTimeout(2*patience))
+		Eventually(ctx, get).Should(And(HaveField("Status.ErrorReason", BeEmpty()), WithTransform(fleettest.MachineReady, BeTrue())))
+	}, SpecTimeout(2*fleettest.Patience))
 })
 
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

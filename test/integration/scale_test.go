@@ -16,18 +16,19 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 var _ = Describe("A MachineDeployment", func() {
 	It("should scale up and down in each cluster on its own", func(ctx SpecContext) {
-		first := newDeployment(ctx, fleet.Members[0], "scaled", 2)
-		newDeployment(ctx, fleet.Members[1], "scaled", 1)
-		expectReady(ctx, fleet.Members[0], "scaled", 2)
-		expectReady(ctx, fleet.Members[1], "scaled", 1)
-		scale(ctx, first, 4)
-		before := expectReady(ctx, fleet.Members[0], "scaled", 4)
-		scale(ctx, first, 1)
-		left := expectReady(ctx, fleet.Members[0], "scaled", 1)[0]
+		first := fleet.NewDeployment(ctx, fleet.Members[0], "scaled", 2)
+		fleet.NewDeployment(ctx, fleet.Members[1], "scaled", 1)
+		fleet.ExpectReady(ctx, fleet.Members[0], "scaled", 2)
+		fleet.ExpectReady(ctx, fleet.Members[1], "scaled", 1)
+		fleet.Scale(ctx, first, 4)
+		before := fleet.ExpectReady(ctx, fleet.Members[0], "scaled", 4)
+		fleet.Scale(ctx, first, 1)
+		left := fleet.ExpectReady(ctx, fleet.Members[0], "scaled", 1)[0]
 		for _, machine := range before {
 			if machine.Name != left.Name {
 				Eventually(ctx, func(g Gomega, ctx context.Context) {
@@ -35,58 +36,58 @@ var _ = Describe("A MachineDeployment", func() {
 				}).Should(Succeed())
 			}
 		}
-		expectReady(ctx, fleet.Members[1], "scaled", 1)
-	}, SpecTimeout(4*patience))
+		fleet.ExpectReady(ctx, fleet.Members[1], "scaled", 1)
+	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should neither lose nor duplicate a Machine when the hub is killed while it scales", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		deployment := newDeployment(ctx, member, "hubkill", 1)
-		expectReady(ctx, member, "hubkill", 1)
-		scale(ctx, deployment, 5)
+		deployment := fleet.NewDeployment(ctx, member, "hubkill", 1)
+		fleet.ExpectReady(ctx, member, "hubkill", 1)
+		fleet.Scale(ctx, deployment, 5)
 		Expect(fleet.HubProcess.Signal(syscall.SIGKILL)).To(Succeed())
 		Eventually(fleet.HubProcess.Done()).Should(BeClosed())
 		Expect(fleet.StartHubProcess(ctx)).To(Succeed())
 		seen := map[string]bool{}
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			machines := machinesOf(ctx, g, member, "hubkill")
+			machines := fleet.MachinesOf(ctx, g, member, "hubkill")
 			for _, machine := range machines {
 				seen[machine.Name] = true
 			}
 			g.Expect(machines).To(HaveLen(5))
 		}).Should(Succeed())
-		expectReady(ctx, member, "hubkill", 5)
+		fleet.ExpectReady(ctx, member, "hubkill", 5)
 		Expect(seen).To(HaveLen(5), "no Machine was made and thrown away")
-	}, SpecTimeout(4*patience))
+	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should leave no Node behind when the agent is killed in the middle of deletions", func(ctx SpecContext) {
 		member := fleet.Members[1]
-		deployment := newDeployment(ctx, member, "agentkill", 4)
-		machines := expectReady(ctx, member, "agentkill", 4)
-		scale(ctx, deployment, 0)
+		deployment := fleet.NewDeployment(ctx, member, "agentkill", 4)
+		machines := fleet.ExpectReady(ctx, member, "agentkill", 4)
+		fleet.Scale(ctx, deployment, 0)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(len(nodesOf(ctx, g, member, "agentkill")) + len(machinesOf(ctx, g, member, "agentkill"))).To(BeNumerically("<", 8))
+			g.Expect(len(fleettest.NodesOf(ctx, g, member, "agentkill")) + len(fleet.MachinesOf(ctx, g, member, "agentkill"))).To(BeNumerically("<", 8))
 		}).Should(Succeed(), "the deletions have begun")
 		Expect(member.Agent.Signal(syscall.SIGKILL)).To(Succeed())
 		Eventually(member.Agent.Done()).Should(BeClosed())
 		Expect(fleet.StartAgent(ctx, member)).To(Succeed())
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(machinesOf(ctx, g, member, "agentkill")).To(BeEmpty())
+			g.Expect(fleet.MachinesOf(ctx, g, member, "agentkill")).To(BeEmpty())
 			for _, machine := range machines {
 				leftovers(ctx, g, member.Client, machine.Name)
 			}
 		}).Should(Succeed())
-	}, SpecTimeout(4*patience))
+	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should lose and regain a Machine's readiness when its hollow node is killed", func(ctx SpecContext) {
 		member := fleet.Members[1]
-		newDeployment(ctx, member, "killed", 1)
-		machine := expectReady(ctx, member, "killed", 1)[0]
+		fleet.NewDeployment(ctx, member, "killed", 1)
+		machine := fleet.ExpectReady(ctx, member, "killed", 1)[0]
 		watching, err := client.NewWithWatch(fleet.HubConfig, client.Options{Scheme: fleet.HubClient.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
-		history, err := watching.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(member.Name), client.MatchingLabels{poolLabel: "killed"})
+		history, err := watching.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(member.Name), client.MatchingLabels{fleettest.PoolLabel: "killed"})
 		Expect(err).NotTo(HaveOccurred())
 		defer history.Stop()
-		pid, err := localfleet.HollowNodeProcess(podOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Status.PodIP)
+		pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Status.PodIP)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		readiness := func() (bool, error) {
@@ -95,18 +96,18 @@ var _ = Describe("A MachineDeployment", func() {
 			if !ok {
 				return false, apierrors.FromObject(event.Object)
 			}
-			return machineReady(changed), nil
+			return fleettest.MachineReady(changed), nil
 		}
 		Eventually(readiness).Should(BeFalse())
 		Eventually(readiness).Should(BeTrue())
-		Expect(expectReady(ctx, member, "killed", 1)[0].UID).To(Equal(machine.UID))
-	}, SpecTimeout(3*patience))
+		Expect(fleet.ExpectReady(ctx, member, "killed", 1)[0].UID).To(Equal(machine.UID))
+	}, SpecTimeout(3*fleettest.Patience))
 })
 
 var _ = Describe("An agent", func() {
 	It("should reach nothing of another cluster with its credentials", func(ctx SpecContext) {
-		newDeployment(ctx, fleet.Members[1], "secluded", 1)
-		machine := expectReady(ctx, fleet.Members[1], "secluded", 1)[0]
+		fleet.NewDeployment(ctx, fleet.Members[1], "secluded", 1)
+		machine := fleet.ExpectReady(ctx, fleet.Members[1], "secluded", 1)[0]
 		path, err := fleet.Hub.Kubeconfig(ctx, "hollowfleet.io:agent:c1", v1alpha1.AgentGroupPrefix+"c1")
 		Expect(err).NotTo(HaveOccurred())
 		config, err := clientcmd.BuildConfigFromFlags("", path)
@@ -129,7 +130,7 @@ var _ = Describe("An agent", func() {
 		} {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", what, err)
 		}
-	}, SpecTimeout(2*patience))
+	}, SpecTimeout(2*fleettest.Patience))
 })
 
 func commonName(request []byte) string {

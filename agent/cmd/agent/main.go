@@ -26,27 +26,29 @@ const (
 )
 
 func main() {
-	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr))
+	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, arguments []string, output io.Writer) int {
-	command := newCommand(agent.Run, output)
+// run returns the exit status. What was asked for goes to output; log and errors go to messages.
+func run(ctx context.Context, arguments []string, output, messages io.Writer) int {
+	command := newCommand(agent.Run, messages)
 	command.SetArgs(arguments)
-	command.SetErr(output)
+	command.SetOut(output)
+	command.SetErr(messages)
 	err := command.ExecuteContext(ctx)
 	var usage *agent.UsageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(output, "agent: %v\nSee 'agent --help'.\n", err)
+		fmt.Fprintf(messages, "agent: %v\nSee 'agent --help'.\n", err)
 		return exitUsage
 	}
-	fmt.Fprintf(output, "agent: %v\n", err)
+	fmt.Fprintf(messages, "agent: %v\n", err)
 	return exitFailed
 }
 
-func newCommand(start func(context.Context, agent.Options) error, output io.Writer) *cobra.Command {
+func newCommand(start func(context.Context, agent.Options) error, logTo io.Writer) *cobra.Command {
 	options := agent.Options{Version: version}
 	var format string
 	var verbosity int
@@ -73,7 +75,7 @@ Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cann
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
 		Version: version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := newLogger(output, format, verbosity)
+			log, err := newLogger(logTo, format, verbosity)
 			if err != nil {
 				return &agent.UsageError{Err: err}
 			}

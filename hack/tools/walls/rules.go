@@ -53,9 +53,9 @@ var rules = []rule{
 		never: in(root + "/hub"),
 	},
 	{
-		name:  "planners and policies import only apis, k8s.io/apimachinery and the standard library",
+		name:  "planners and policies import only apis, k8s.io/api, k8s.io/apimachinery and the standard library",
 		binds: func(pkg string) bool { return in(root)(pkg) && planner.MatchString(strings.TrimPrefix(pkg, root)) },
-		only:  in(apis, "k8s.io/apimachinery"),
+		only:  in(apis, "k8s.io/api", "k8s.io/apimachinery"),
 	},
 	{
 		name:  "only the simulator links k8s.io/kubernetes",

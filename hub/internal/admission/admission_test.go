@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,15 @@ func deployment() *v1alpha1.MachineDeployment {
 	}}
 }
 
+// many returns that many labels.
+func many(count int) map[string]string {
+	labels := map[string]string{}
+	for i := range count {
+		labels[fmt.Sprint("label-", i)] = "x"
+	}
+	return labels
+}
+
 // with changes a valid object.
 func with[T client.Object](object T, change func(T)) client.Object {
 	change(object)
@@ -90,8 +100,11 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 		}),
 		"kubelet version without v": with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "1.36.2-rc.1+build.5" }),
 		"no replicas":               with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) }),
-		"surge 0":                   with(deployment(), bounds("0", "1")),
-		"surge in percent":          with(deployment(), bounds("25%", "100%")),
+		"as many labels as can be": with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(15), many(63)
+		}),
+		"surge 0":          with(deployment(), bounds("0", "1")),
+		"surge in percent": with(deployment(), bounds("25%", "100%")),
 	}
 	for name, object := range objects {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +174,13 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 		}), "spec.selector", "give the template every label of the selector"},
 		"empty selector": {with(set(), func(s *v1alpha1.MachineSet) { s.Spec.Selector.MatchLabels = map[string]string{} }),
 			"spec.selector.matchLabels", "at least 1"},
+
+		"selector without room for the hash": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(16), many(16)
+		}), "spec.selector.matchLabels", "at most 15 labels"},
+		"template labels without room for the hash": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(1), many(64)
+		}), "spec.template.metadata.labels", "at most 63 labels"},
 
 		"maxSurge and maxUnavailable 0":    {with(deployment(), bounds("0", "0")), "maxSurge and maxUnavailable", "raise one of them"},
 		"maxSurge 0 and no maxUnavailable": {with(deployment(), bounds("0", "")), "maxSurge and maxUnavailable", "raise one of them"},

@@ -78,6 +78,27 @@ func TestANodeTakesARenewedBootstrapToken(t *testing.T) {
 	p.readyNode(t)
 }
 
+func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
+	p := newProcess(t, realCluster(t), configurationOf("denied"), goodToken)
+	p.start(t)
+	p.decide(t, certificatesv1.CertificateDenied)
+	throughout(t, "denied", 3*time.Second, func(ctx context.Context) error {
+		if own, err := p.requests(ctx); err != nil || len(own) != 1 {
+			return fmt.Errorf("want the one denied request, got %d, %v", len(own), err)
+		}
+		return p.expectProbe("/healthz", 200)
+	})
+	own, err := p.requests(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.CertificatesV1().CertificateSigningRequests().Delete(context.Background(), own[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.approve(t)
+	p.readyNode(t)
+}
+
 func TestTheNodeIsAsConfigured(t *testing.T) {
 	configuration := configurationOf("configured")
 	configuration.KubeletVersion = "v1.29.4"

@@ -162,7 +162,13 @@ func (p *process) requests(ctx context.Context) ([]certificatesv1.CertificateSig
 // approve waits for the node's request and approves it.
 func (p *process) approve(t *testing.T) {
 	t.Helper()
-	eventually(t, "the certificate signing request is approved", 30*time.Second, func(ctx context.Context) error {
+	p.decide(t, certificatesv1.CertificateApproved)
+}
+
+// decide waits for the node's request and approves or denies it.
+func (p *process) decide(t *testing.T, decision certificatesv1.RequestConditionType) {
+	t.Helper()
+	eventually(t, "the certificate signing request is "+string(decision), time.Minute, func(ctx context.Context) error {
 		own, err := p.requests(ctx)
 		if err != nil {
 			return err
@@ -171,7 +177,7 @@ func (p *process) approve(t *testing.T) {
 			return fmt.Errorf("want 1 request, got %d", len(own))
 		}
 		own[0].Status.Conditions = append(own[0].Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test",
+			Type: decision, Status: corev1.ConditionTrue, Reason: "Test",
 		})
 		_, err = p.client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, own[0].Name, &own[0], metav1.UpdateOptions{})
 		return err

@@ -16,7 +16,12 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-const defaultOSImage = "Hollow Linux"
+const (
+	defaultOSImage = "Hollow Linux"
+	// unreportedDisk is the size of the disk of a machine whose capacity names none: the kubelet wants to
+	// know how much room there is for images.
+	unreportedDisk = 100 << 30
+)
 
 // machine stands in for cAdvisor: it describes a machine that does not exist and whose only use of
 // anything are the images.
@@ -33,7 +38,10 @@ var _ cadvisor.Interface = &machine{}
 // node's name, its boot ID is new in every process.
 func newMachine(c contract.Configuration, usedBytes func() uint64) *machine {
 	cpu, memory := c.Capacity[corev1.ResourceCPU], c.Capacity[corev1.ResourceMemory]
-	disk := c.Capacity[corev1.ResourceEphemeralStorage]
+	disk := uint64(unreportedDisk)
+	if storage, ok := c.Capacity[corev1.ResourceEphemeralStorage]; ok {
+		disk = uint64(storage.Value())
+	}
 	osImage := c.OSImage
 	if osImage == "" {
 		osImage = defaultOSImage
@@ -48,7 +56,7 @@ func newMachine(c contract.Configuration, usedBytes func() uint64) *machine {
 			BootID:         uuid.NewString(),
 		},
 		version:   cadvisorapi.VersionInfo{KernelVersion: kernelVersion(), ContainerOsVersion: osImage},
-		disk:      uint64(disk.Value()),
+		disk:      disk,
 		usedBytes: usedBytes,
 	}
 }

@@ -1,6 +1,7 @@
 package hollownode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -29,10 +30,8 @@ func Run(ctx context.Context, options Options) error {
 	if options.StateDir, err = filepath.Abs(options.StateDir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	if configuration.KubeletVersion != "" {
-		if err := kubeletversion.Report(configuration.KubeletVersion); err != nil {
-			return err
-		}
+	if err := kubeletversion.Report(cmp.Or(configuration.KubeletVersion, kubeletversion.BuiltIn())); err != nil {
+		return err
 	}
 	n, err := newNode(configuration, options)
 	if err != nil {

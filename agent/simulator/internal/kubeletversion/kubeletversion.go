@@ -27,7 +27,8 @@ const unsetPrefix = "v0.0.0-master"
 var reported atomic.Value
 
 // BuiltIn is the version of the kubelet code in this binary, such as "v1.37.1": the one given to the
-// linker, else that of the module.
+// linker, else that of the module, else (in test binaries, which do not know their modules) the minor
+// release that the code names itself.
 func BuiltIn() string {
 	if v := linked; !strings.HasPrefix(v, unsetPrefix) {
 		return v
@@ -39,7 +40,7 @@ func BuiltIn() string {
 			}
 		}
 	}
-	return linked
+	return "v" + version.DefaultKubeBinaryVersion + ".0"
 }
 
 // linked is the version as the linker set it, read before Report can change it.

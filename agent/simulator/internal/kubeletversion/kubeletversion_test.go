@@ -5,9 +5,6 @@ import (
 	"testing"
 
 	"k8s.io/component-base/version"
-
-	// Makes the Kubernetes module a part of the test binary, as it is of the hollow-node.
-	_ "k8s.io/kubernetes/pkg/util/filesystem"
 )
 
 // TestReport pins the name and the type of the variable inside component-base: with another library this

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent"
+)
+
+func TestExitStatus(t *testing.T) {
+	tests := map[string]struct {
+		arguments []string
+		code      int
+		says      string
+	}{
+		"help":                 {[]string{"--help"}, 0, "agent --cluster-name c1 --hub-kubeconfig"},
+		"version":              {[]string{"--version"}, 0, "agent version dev"},
+		"no options":           {nil, exitUsage, "--cluster-name: "},
+		"an unknown flag":      {[]string{"--nope"}, exitUsage, "unknown flag: --nope"},
+		"an argument":          {[]string{"run"}, exitUsage, `unknown argument "run"`},
+		"no duration":          {[]string{"--freeze-after", "soon"}, exitUsage, `invalid argument "soon"`},
+		"an unknown format":    {[]string{"--log-format", "xml"}, exitUsage, `--log-format: want text or json, got "xml"`},
+		"a missing kubeconfig": {[]string{"--cluster-name", "c1", "--hub-kubeconfig", "/nonexistent"}, exitUsage, "/nonexistent"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var output bytes.Buffer
+			code := run(context.Background(), test.arguments, &output, &output)
+			if code != test.code || !strings.Contains(output.String(), test.says) {
+				t.Errorf("exit status %d, want %d, with %q in:\n%s", code, test.code, test.says, output.String())
+			}
+		})
+	}
+}
+
+func TestHelpNamesTheExitStatus(t *testing.T) {
+	var output bytes.Buffer
+	run(context.Background(), []string{"--help"}, &output, io.Discard)
+	if want := "Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cannot be used."; !strings.Contains(output.String(), want) {
+		t.Errorf("the help lacks %q", want)
+	}
+}
+
+func TestFlagsReachTheOptions(t *testing.T) {
+	var got agent.Options
+	failure := errors.New("stop here")
+	command := newCommand(func(_ context.Context, options agent.Options) error {
+		got = options
+		return failure
+	}, &bytes.Buffer{})
+	command.SetArgs([]string{
+		"--cluster-name=c1", "--hub-kubeconfig=h", "--target-kubeconfig=t", "--host-kubeconfig=o", "--target-namespace=tn",
+		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
+		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2",
+	})
+	if err := command.Execute(); !errors.Is(err, failure) {
+		t.Fatalf("Execute = %v", err)
+	}
+	if !got.Log.V(2).Enabled() || got.Log.V(3).Enabled() {
+		t.Error("the verbosity is not that of -v=2")
+	}
+	for flag, pair := range map[string][2]any{
+		"cluster-name": {got.ClusterName, "c1"}, "hub-kubeconfig": {got.HubKubeconfig, "h"}, "target-kubeconfig": {got.TargetKubeconfig, "t"},
+		"host-kubeconfig": {got.HostKubeconfig, "o"}, "target-namespace": {got.TargetNamespace, "tn"}, "host-namespace": {got.HostNamespace, "hn"},
+		"hollow-node-image": {got.HollowNodeImage, "i"}, "target-server-url": {got.TargetServerURL, "u"}, "freeze-after": {got.FreezeAfter, time.Minute},
+		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])
+		}
+	}
+}

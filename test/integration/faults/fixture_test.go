@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/simcluster"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+const (
+	// freezeAfter is that of the agents: short, for the suite's sake, and longer than the blips that must not freeze.
+	freezeAfter = 8 * time.Second
+	// still is how long nothing may happen where nothing must.
+	still = 6 * time.Second
+
+	apiServer = "kube-apiserver"
+)
+
+// pause suspends a component with SIGSTOP until the returned function is called, or the spec ends.
+func pause(ctx context.Context, cluster *simcluster.Cluster, component string) (resume func(context.Context)) {
+	GinkgoHelper()
+	Expect(cluster.Component(ctx, "pause", component)).To(Succeed())
+	paused := true
+	resume = func(ctx context.Context) {
+		GinkgoHelper()
+		if paused {
+			Expect(cluster.Component(ctx, "resume", component)).To(Succeed())
+			paused = false
+		}
+	}
+	DeferCleanup(resume)
+	return resume
+}
+
+// resumeHub lets the hub's API server go on and waits until a hub leads again. One that lost its lease meanwhile
+// ends, as it should, and is started anew as its Deployment would do.
+func resumeHub(ctx context.Context, resume func(context.Context)) {
+	GinkgoHelper()
+	resume(ctx)
+	expectHub(ctx)
+}
+
+func expectHub(ctx context.Context) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{}
+	renewals := map[string]bool{}
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		select {
+		case <-fleet.HubProcess.Done():
+			clear(renewals)
+			g.Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+		default:
+		}
+		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKey{Namespace: "hollowfleet-system", Name: "hollowfleet-hub"}, lease)).To(Succeed())
+		g.Expect(lease.Spec.RenewTime).NotTo(BeNil())
+		renewals[lease.Spec.RenewTime.String()] = true
+		g.Expect(len(renewals)).To(BeNumerically(">", 1))
+	}).Should(Succeed(), "a hub renews its lease")
+}
+
+// endAgent ends the agent of member with a signal.
+func endAgent(member *localfleet.Member, signal syscall.Signal) {
+	GinkgoHelper()
+	Expect(member.Agent.Signal(signal)).To(Succeed())
+	Eventually(member.Agent.Done()).Should(BeClosed())
+}
+
+// startAgent starts the agent of member if it has ended.
+func startAgent(ctx context.Context, member *localfleet.Member) {
+	GinkgoHelper()
+	select {
+	case <-member.Agent.Done():
+		Expect(fleet.StartAgent(ctx, member)).To(Succeed())
+	default:
+	}
+}
+
+func get[T client.Object](ctx context.Context, g Gomega, c client.Client, object T) T {
+	g.Expect(c.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+	return object
+}
+
+func conditionOf(ctx context.Context, g Gomega, member *localfleet.Member, conditionType string) metav1.Condition {
+	cluster := get(ctx, g, fleet.HubClient, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: member.Name}})
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionType)
+	g.Expect(condition).NotTo(BeNil(), conditionType)
+	return *condition
+}
+
+// expectCondition waits until the Cluster of member has a condition with that status and reason.
+func expectCondition(ctx context.Context, member *localfleet.Member, conditionType string, status metav1.ConditionStatus, reason string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		condition := conditionOf(ctx, g, member, conditionType)
+		g.Expect(condition.Status).To(Equal(status), "%+v", condition)
+		g.Expect(condition.Reason).To(Equal(reason), "%+v", condition)
+	}).Should(Succeed(), "condition %s of Cluster %s", conditionType, member.Name)
+}
+
+// expectHealthy waits until hub and agents are at work in every cluster.
+func expectHealthy(ctx context.Context) {
+	GinkgoHelper()
+	expectHub(ctx)
+	for _, member := range fleet.Members {
+		expectCondition(ctx, member, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
+		expectCondition(ctx, member, v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		expectCondition(ctx, member, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		expectCondition(ctx, member, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	}
+}
+
+// expectStill asks that for a while no Machine of pool comes, goes, or loses its readiness.
+func expectStill(ctx context.Context, member *localfleet.Member, pool string) {
+	GinkgoHelper()
+	look := func(g Gomega, ctx context.Context) map[types.UID]string {
+		states := map[types.UID]string{}
+		for _, machine := range fleet.MachinesOf(ctx, g, member, pool) {
+			ready := meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)
+			states[machine.UID] = fmt.Sprintf("%s deleted=%t ready=%t", machine.Name, machine.DeletionTimestamp != nil, ready)
+		}
+		return states
+	}
+	before := look(NewWithT(GinkgoT()), ctx)
+	Consistently(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(look(g, ctx)).To(Equal(before))
+	}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "the Machines of %s/%s stay as they are", member.Name, pool)
+}
+
+// scaleFrozen asks for another number of Machines and waits until the hub has taken notice.
+func scaleFrozen(ctx context.Context, deployment *v1alpha1.MachineDeployment, replicas int) {
+	GinkgoHelper()
+	fleet.Scale(ctx, deployment, replicas)
+	generation := deployment.Generation
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		seen := get(ctx, g, fleet.HubClient, deployment.DeepCopy())
+		g.Expect(seen.Status.ObservedGeneration).To(BeNumerically(">=", generation))
+		g.Expect(meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
+	}).Should(Succeed(), "the hub observes also what is frozen")
+}
+
+var healthAddress = regexp.MustCompile(`"Listening" server="health" address="([^"]+)"`)
+
+// frozenz is what an agent says of itself when the hub cannot be asked.
+type frozenz struct {
+	Frozen bool
+	Reason string
+}
+
+// askAgent reads /frozenz of the agent of member, at the address that the agent's log tells.
+func askAgent(ctx context.Context, g Gomega, member *localfleet.Member) frozenz {
+	log, err := os.ReadFile(member.Agent.LogFile())
+	g.Expect(err).NotTo(HaveOccurred())
+	addresses := healthAddress.FindAllSubmatch(log, -1)
+	g.Expect(addresses).NotTo(BeEmpty(), "the agent's log tells its address")
+	address := string(addresses[len(addresses)-1][1])
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/frozenz?format=json", http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	var state frozenz
+	g.Expect(json.NewDecoder(response.Body).Decode(&state)).To(Succeed())
+	return state
+}
+
+func expectAgentSays(ctx context.Context, member *localfleet.Member, want frozenz) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(askAgent(ctx, g, member)).To(Equal(want))
+	}).Should(Succeed(), "the agent of %s says that it is %+v", member.Name, want)
+}

@@ -1,0 +1,63 @@
+package faults
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+var _ = Describe("The hub", func() {
+	It("should be missed by no Node while its API server is silent, and carry on a scale-down after it", func(ctx SpecContext) {
+		deployment := fleet.NewDeployment(ctx, broken, "deaf", 3)
+		fleet.ExpectReady(ctx, broken, "deaf", 3)
+		seen := watchPool(ctx, broken, "deaf")
+		fleet.Scale(ctx, deployment, 2)
+		resume := pause(ctx, fleet.Hub, apiServer)
+		expectAgentSays(ctx, broken, frozenz{Frozen: true, Reason: v1alpha1.ReasonHubUnreachable})
+		expectStanding(ctx, "deaf", 2)
+		resumeHub(ctx, resume)
+		fleet.ExpectReady(ctx, broken, "deaf", 2)
+		seen.expect(ctx, 3, 1)
+	}, SpecTimeout(4*fleettest.Patience))
+
+	It("should reach exactly the wanted number when it is killed in the middle of a scale-down", func(ctx SpecContext) {
+		deployment := fleet.NewDeployment(ctx, broken, "halfway", 5)
+		fleet.ExpectReady(ctx, broken, "halfway", 5)
+		seen := watchPool(ctx, broken, "halfway")
+		fleet.Scale(ctx, deployment, 2)
+		Eventually(ctx, seen.doomed).WithPolling(time.Millisecond).Should(BeNumerically(">", 0))
+		Expect(fleet.HubProcess.Signal(syscall.SIGKILL)).To(Succeed())
+		Eventually(fleet.HubProcess.Done()).Should(BeClosed())
+		expectHub(ctx)
+		fleet.ExpectReady(ctx, broken, "halfway", 2)
+		expectStill(ctx, broken, "halfway")
+		seen.expect(ctx, 5, 3)
+	}, SpecTimeout(4*fleettest.Patience))
+})
+
+// expectStanding asks for a while that every pod and Node of pool which nobody has ordered to go stays, the Nodes
+// Ready, and that these are at least so many.
+func expectStanding(ctx context.Context, pool string, atLeast int) {
+	GinkgoHelper()
+	standing := func(g Gomega, ctx context.Context) []string {
+		var names []string
+		for _, node := range fleettest.NodesOf(ctx, g, broken, pool) {
+			pod := fleettest.PodOf(ctx, g, broken, node.Name)
+			if fleettest.NodeReady(node) && node.DeletionTimestamp == nil && pod.DeletionTimestamp == nil {
+				names = append(names, string(node.UID), string(pod.UID))
+			}
+		}
+		return names
+	}
+	before := standing(NewWithT(GinkgoT()), ctx)
+	Expect(len(before)).To(BeNumerically(">=", 2*atLeast))
+	Consistently(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(standing(g, ctx)).To(ConsistOf(before))
+	}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "nothing goes while the hub is silent")
+}

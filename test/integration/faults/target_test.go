@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+var _ = Describe("A workload cluster's API server", func() {
+	It("should freeze its cluster alone when it is silent for longer than --freeze-after", func(ctx SpecContext) {
+		deployment := fleet.NewDeployment(ctx, broken, "silent", 2)
+		undisturbed := fleet.NewDeployment(ctx, other, "silent", 1)
+		fleet.ExpectReady(ctx, broken, "silent", 2)
+		fleet.ExpectReady(ctx, other, "silent", 1)
+		seen := watchPool(ctx, broken, "silent")
+
+		resume := pause(ctx, broken.Cluster, apiServer)
+		expectCondition(ctx, broken, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
+		expectCondition(ctx, broken, v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)
+		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)
+		scaleFrozen(ctx, deployment, 4)
+		expectStill(ctx, broken, "silent")
+		scaleFrozen(ctx, deployment, 1)
+		expectStill(ctx, broken, "silent")
+		fleet.Scale(ctx, undisturbed, 2)
+		fleet.ExpectReady(ctx, other, "silent", 2)
+		scaleFrozen(ctx, deployment, 3)
+
+		resume(ctx)
+		fleet.ExpectReady(ctx, broken, "silent", 3)
+		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		seen.expect(ctx, 3, 0)
+	}, SpecTimeout(4*fleettest.Patience))
+
+	It("should not freeze its cluster with two blips shorter than --freeze-after", func(ctx SpecContext) {
+		const blip = 2 * time.Second
+		fleet.NewDeployment(ctx, broken, "blips", 1)
+		fleet.ExpectReady(ctx, broken, "blips", 1)
+		expectHealthy(ctx)
+		seen := watchPool(ctx, broken, "blips")
+		before := conditionOf(ctx, NewWithT(GinkgoT()), broken, v1alpha1.ClusterAgentFrozenCondition)
+
+		ready, err := broken.Cluster.Ready()
+		Expect(err).NotTo(HaveOccurred())
+		pid := ready.Components[apiServer].PID
+		for range 2 {
+			// By the process ID, because the simcluster program takes its time.
+			Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+			DeferCleanup(func() error { return syscall.Kill(pid, syscall.SIGCONT) })
+			thawedFor(ctx, blip)
+			Expect(syscall.Kill(pid, syscall.SIGCONT)).To(Succeed())
+			thawedFor(ctx, blip)
+		}
+		thawedFor(ctx, freezeAfter)
+		after := conditionOf(ctx, NewWithT(GinkgoT()), broken, v1alpha1.ClusterAgentFrozenCondition)
+		Expect(after).To(Equal(before), "the agent has not been frozen in between")
+		seen.expect(ctx, 1, 0)
+	}, SpecTimeout(3*fleettest.Patience))
+
+	It("should lose nothing when its etcd is killed", func(ctx SpecContext) {
+		deployment := fleet.NewDeployment(ctx, broken, "etcd", 2)
+		fleet.ExpectReady(ctx, broken, "etcd", 2)
+		seen := watchPool(ctx, broken, "etcd")
+		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
+		fleet.Scale(ctx, deployment, 4)
+		fleet.ExpectReady(ctx, broken, "etcd", 4)
+		fleet.Scale(ctx, deployment, 1)
+		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
+		fleet.ExpectReady(ctx, broken, "etcd", 1)
+		seen.expect(ctx, 4, 3)
+	}, SpecTimeout(4*fleettest.Patience))
+
+	It("should keep pod and Node of a deleted Machine while its cluster is frozen, and lose them after the thaw", func(ctx SpecContext) {
+		fleet.NewDeployment(ctx, broken, "ordered", 1)
+		machine := fleet.ExpectReady(ctx, broken, "ordered", 1)[0]
+		seen := watchPool(ctx, broken, "ordered")
+
+		restore := forbidProbe(ctx)
+		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)
+		Expect(fleet.HubClient.Delete(ctx, &machine)).To(Succeed())
+		Consistently(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(get(ctx, g, fleet.HubClient, machine.DeepCopy()).DeletionTimestamp).NotTo(BeNil())
+			g.Expect(fleettest.PodOf(ctx, g, broken, machine.Name).DeletionTimestamp).To(BeNil())
+			nodes := fleettest.NodesOf(ctx, g, broken, "ordered")
+			g.Expect(nodes).To(HaveLen(1))
+			g.Expect(fleettest.NodeReady(nodes[0])).To(BeTrue())
+			g.Expect(fleet.MachinesOf(ctx, g, broken, "ordered")).To(HaveLen(1), "nothing is made instead")
+		}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "frozen means frozen")
+
+		restore(ctx)
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			for _, left := range fleet.MachinesOf(ctx, g, broken, "ordered") {
+				g.Expect(left.UID).NotTo(Equal(machine.UID))
+			}
+		}).Should(Succeed(), "the order is carried out after the thaw")
+		fleet.ExpectReady(ctx, broken, "ordered", 1)
+		seen.expect(ctx, 2, 1)
+	}, SpecTimeout(4*fleettest.Patience))
+})
+
+// thawedFor asks for a while that the agent does not say it is frozen.
+func thawedFor(ctx context.Context, duration time.Duration) {
+	GinkgoHelper()
+	Consistently(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(askAgent(ctx, g, broken)).To(Equal(frozenz{Reason: v1alpha1.ReasonNotFrozen}))
+	}).WithTimeout(duration).WithPolling(fleettest.Glance).Should(Succeed())
+}
+
+// forbidProbe takes away the one right that the agent's probe needs, so that the agent freezes while it could
+// still delete everything, and while the cluster can be watched.
+func forbidProbe(ctx context.Context) (restore func(context.Context)) {
+	GinkgoHelper()
+	role := get(ctx, NewWithT(GinkgoT()), broken.Client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent"}})
+	before := role.DeepCopy()
+	role.Rules = nil
+	for _, rule := range before.Rules {
+		if len(rule.Resources) != 1 || rule.Resources[0] != "namespaces" {
+			role.Rules = append(role.Rules, rule)
+		}
+	}
+	Expect(role.Rules).To(HaveLen(len(before.Rules) - 1))
+	Expect(broken.Client.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
+	restore = func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(manifests.Apply(ctx, broken.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
+	}
+	DeferCleanup(restore)
+	return restore
+}
