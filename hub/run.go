@@ -31,6 +31,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 )
 
 const (
@@ -132,18 +133,19 @@ func ensureNamespace(ctx context.Context, scheme *runtime.Scheme, options Option
 func addControllers(hub manager.Manager, options Options) error {
 	recorder := hub.GetEventRecorder(leaderLease)
 	now := clock.RealClock{}
-	clusters, err := cluster.New(cluster.Deps{Client: hub.GetClient(), Recorder: recorder, Clock: now})
+	agents := &witness.Agents{}
+	clusters, err := cluster.New(cluster.Deps{Client: hub.GetClient(), Recorder: recorder, Agents: agents, Clock: now})
 	if err != nil {
 		return err
 	}
 	sets, err := machineset.New(machineset.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
 	})
 	if err != nil {
 		return err
 	}
 	deployments, err := machinedeployment.New(machinedeployment.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -36,7 +37,9 @@ type Deps struct {
 	// Client reads from the cache and writes.
 	Client   client.Client
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Agents is told of every agent that is heard.
+	Agents *witness.Agents
+	Clock  clock.PassiveClock
 }
 
 // Controller is the logic of one Cluster: observe, act, report.
@@ -48,7 +51,7 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Recorder == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the Cluster controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil
@@ -115,6 +118,7 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	c.heartbeats.forget(cluster.Name)
+	c.Agents.Forget(cluster.Name)
 	unpublish(cluster.Name)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -34,6 +35,7 @@ type fixture struct {
 	direct  client.WithWatch
 	cluster *v1alpha1.Cluster
 	clock   *testclock.FakePassiveClock
+	agents  *witness.Agents
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
 	logic   *Controller
@@ -42,13 +44,13 @@ type fixture struct {
 
 func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000)}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
 	hubtest.Create(t, f.direct, f.cluster)
 	cached := f.writes.Count(f.direct)
 	var err error
-	f.logic, err = New(Deps{Client: cached, Recorder: f.events, Clock: f.clock})
+	f.logic, err = New(Deps{Client: cached, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, f.logic)
 	return f

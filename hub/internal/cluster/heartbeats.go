@@ -59,6 +59,14 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 	return wake
 }
 
+// renewed tells whether this process has seen the cluster's Lease change.
+func (h *heartbeats) renewed(cluster string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	beat, known := h.clusters[cluster]
+	return known && beat.renewed
+}
+
 func (h *heartbeats) start(cluster string, now time.Time) *heartbeat {
 	if h.clusters == nil {
 		h.clusters = map[string]*heartbeat{}

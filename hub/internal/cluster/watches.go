@@ -58,8 +58,14 @@ func named(_ context.Context, namespace client.Object) []reconcile.Request {
 func (c *Controller) leases() handler.EventHandler {
 	note := func(object client.Object, initial bool, q queue) {
 		lease, ok := object.(*coordinationv1.Lease)
-		if ok && lease.Name == v1alpha1.AgentLeaseName && c.heartbeats.observe(lease, initial, c.Clock.Now()) {
+		if !ok || lease.Name != v1alpha1.AgentLeaseName {
+			return
+		}
+		if c.heartbeats.observe(lease, initial, c.Clock.Now()) {
 			q.Add(wake.Request("", lease.Namespace))
+		}
+		if c.heartbeats.renewed(lease.Namespace) {
+			c.Agents.Hear(lease.Namespace)
 		}
 	}
 	return handler.Funcs{

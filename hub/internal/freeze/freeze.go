@@ -18,6 +18,8 @@ type Verdict struct {
 	Reason string
 	// Message says why, and what ends the freeze.
 	Message string
+	// Passing: it holds for this process only and ends within seconds, so it is not worth a write.
+	Passing bool
 }
 
 // First returns the first verdict that freezes, or one that does not.
@@ -51,7 +53,7 @@ func OfAnnotation(kind string, object metav1.Object) Verdict {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	return Verdict{true, v1alpha1.ReasonManualFreeze, fmt.Sprintf(
+	return Verdict{Frozen: true, Reason: v1alpha1.ReasonManualFreeze, Message: fmt.Sprintf(
 		"%s %s is frozen by its annotation %s (%s); remove the annotation to go on",
 		kind, object.GetName(), v1alpha1.FreezeAnnotation, reason)}
 }
@@ -60,15 +62,15 @@ func OfAnnotation(kind string, object metav1.Object) Verdict {
 // not exist.
 func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	if name != namespace {
-		return Verdict{true, v1alpha1.ReasonNamespaceConflict, fmt.Sprintf(
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonNamespaceConflict, Message: fmt.Sprintf(
 			"spec.clusterName is %q but the namespace is %q: create the object in namespace %q", name, namespace, name)}
 	}
 	if cluster == nil {
-		return Verdict{true, v1alpha1.ReasonClusterNotFound, fmt.Sprintf(
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonClusterNotFound, Message: fmt.Sprintf(
 			"there is no Cluster %q; create and accept it to go on", name)}
 	}
 	if cluster.DeletionTimestamp != nil {
-		return Verdict{true, v1alpha1.ReasonDeleting, fmt.Sprintf("Cluster %s is being deleted", name)}
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("Cluster %s is being deleted", name)}
 	}
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions))
 }
@@ -77,16 +79,16 @@ func notAccepted(cluster *v1alpha1.Cluster) Verdict {
 	switch cluster.Spec.Acceptance {
 	case v1alpha1.AcceptanceAccepted:
 	case v1alpha1.AcceptanceDenied:
-		return Verdict{true, v1alpha1.ReasonDenied, fmt.Sprintf("Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf("Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
 	default:
-		return Verdict{true, v1alpha1.ReasonAwaitingAcceptance, fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonAwaitingAcceptance, Message: fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}
 	}
 	accepted := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition)
 	if accepted == nil {
-		return Verdict{true, v1alpha1.ReasonPending, fmt.Sprintf("the hub has not prepared the namespace of Cluster %s yet", cluster.Name)}
+		return Verdict{Frozen: true, Reason: v1alpha1.ReasonPending, Message: fmt.Sprintf("the hub has not prepared the namespace of Cluster %s yet", cluster.Name)}
 	}
 	if accepted.Status != metav1.ConditionTrue {
-		return Verdict{true, accepted.Reason, fmt.Sprintf("Cluster %s: %s", cluster.Name, accepted.Message)}
+		return Verdict{Frozen: true, Reason: accepted.Reason, Message: fmt.Sprintf("Cluster %s: %s", cluster.Name, accepted.Message)}
 	}
 	return Verdict{}
 }
@@ -97,5 +99,5 @@ func OfCondition(kind string, object metav1.Object, conditions []metav1.Conditio
 	if frozen == nil || frozen.Status == metav1.ConditionFalse {
 		return Verdict{}
 	}
-	return Verdict{true, frozen.Reason, fmt.Sprintf("%s %s is frozen: %s", kind, object.GetName(), frozen.Message)}
+	return Verdict{Frozen: true, Reason: frozen.Reason, Message: fmt.Sprintf("%s %s is frozen: %s", kind, object.GetName(), frozen.Message)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -29,7 +30,9 @@ type Deps struct {
 	// Live reads from the API server: before anything is changed, the decision is taken again on what it says.
 	Live     client.Reader
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Agents tells which agents this process has heard.
+	Agents *witness.Agents
+	Clock  clock.PassiveClock
 }
 
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
@@ -40,7 +43,7 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineDeployment controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -38,6 +39,7 @@ type fixture struct {
 	cluster    *v1alpha1.Cluster
 	deployment *v1alpha1.MachineDeployment
 	clock      *testclock.FakePassiveClock
+	agents     *witness.Agents
 	events     *events.FakeRecorder
 	writes     hubtest.Writes
 	runner     reconcile.Reconciler
@@ -46,7 +48,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000)}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -62,10 +64,10 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, logic)
-	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Clock: f.clock})
+	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.sets = reconciler.New(f.direct, f.direct, sets)
 	return f
@@ -273,7 +275,7 @@ func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
 		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 			return nil
 		},
-	}), Recorder: f.events, Clock: testclock.NewFakePassiveClock(now)})
+	}), Recorder: f.events, Agents: f.agents, Clock: testclock.NewFakePassiveClock(now)})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(logic.act(t.Context(), f.refresh())).To(Succeed())
 	f.Expect(f.list()).To(Equal(made))
@@ -426,7 +428,7 @@ func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	logic, err := New(Deps{Client: racing, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	logic, err := New(Deps{Client: racing, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	runner := reconciler.New(racing, racing, logic)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}

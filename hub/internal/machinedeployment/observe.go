@@ -45,7 +45,7 @@ type scope struct {
 func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, now time.Time, options ...client.ListOption) (*scope, error) {
 	s := &scope{deployment: deployment, machines: map[types.UID]*tally.Counts{}}
 	var err error
-	if s.frozen, err = frozen(ctx, reader, deployment); err != nil {
+	if s.frozen, err = c.frozen(ctx, reader, deployment); err != nil {
 		return nil, err
 	}
 	var collisions int32
@@ -119,7 +119,8 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	s.counts.Add(state)
 }
 
-func frozen(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (freeze.Verdict, error) {
+// frozen says whether anything freezes deployment: itself or its cluster.
+func (c *Controller) frozen(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (freeze.Verdict, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := reader.Get(ctx, client.ObjectKey{Name: deployment.Spec.ClusterName}, cluster)
 	if apierrors.IsNotFound(err) {
@@ -130,6 +131,7 @@ func frozen(ctx context.Context, reader client.Reader, deployment *v1alpha1.Mach
 	return freeze.First(
 		freeze.OfAnnotation("MachineDeployment", deployment),
 		freeze.OfCluster(deployment.Spec.ClusterName, deployment.Namespace, cluster),
+		c.Agents.Verdict(cluster),
 	), nil
 }
 

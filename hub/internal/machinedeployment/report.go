@@ -26,10 +26,13 @@ func report(s *scope, actErr error, now time.Time) {
 	status.AvailableReplicas = int32(s.counts.Available)
 	status.UnavailableReplicas = int32(max(replicas(deployment)-s.counts.Available, 0))
 	for _, condition := range []metav1.Condition{
-		available(s), progressing(s), replicaFailure(s, actErr), s.frozen.Condition(deployment.Generation),
+		available(s), progressing(s), replicaFailure(s, actErr),
 	} {
 		condition.ObservedGeneration = deployment.Generation
 		conditions.Set(&status.Conditions, condition, now)
+	}
+	if !s.frozen.Passing {
+		conditions.Set(&status.Conditions, s.frozen.Condition(deployment.Generation), now)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -31,7 +32,9 @@ type Deps struct {
 	// what it says.
 	Live     client.Reader
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Agents tells which agents this process has heard.
+	Agents *witness.Agents
+	Clock  clock.PassiveClock
 }
 
 // Controller is the logic of one MachineSet: observe, decide, act, report.
@@ -43,7 +46,7 @@ type Controller struct {
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineSet controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -40,6 +41,7 @@ type fixture struct {
 	cluster *v1alpha1.Cluster
 	set     *v1alpha1.MachineSet
 	clock   *testclock.FakePassiveClock
+	agents  *witness.Agents
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
 	runner  reconcile.Reconciler
@@ -48,7 +50,7 @@ type fixture struct {
 // newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000)}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -64,7 +66,7 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Clock: f.clock})
+	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, logic)
 	return f
@@ -528,4 +530,24 @@ func TestEventsStayWithinTheirLimit(t *testing.T) {
 	}
 	g.Expect(deletedEvent(12, victims).note).To(Equal(
 		"Deleted 12 machines: m0 (surplus), m1 (surplus), m2 (surplus), m3 (surplus), m4 (surplus), 7 more"))
+}
+
+func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.reconcile()
+	f.Expect(f.machines()).To(BeEmpty())
+	f.Expect(f.refresh().Status.ObservedGeneration).To(Equal(f.set.Generation))
+	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(BeNil(), "a freeze of seconds is not worth a write")
+
+	f.agents.Hear(f.cluster.Name)
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+
+	f.agents.Forget(f.cluster.Name)
+	f.scale(0)
+	f.reconcile()
+	for _, machine := range f.machines() {
+		f.Expect(machine.DeletionTimestamp).To(BeNil(), machine.Name)
+	}
 }

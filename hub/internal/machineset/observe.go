@@ -32,7 +32,7 @@ type scope struct {
 func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, now time.Time, options ...client.ListOption) (*scope, error) {
 	s := &scope{set: set}
 	var err error
-	if s.frozen, err = frozen(ctx, reader, set); err != nil {
+	if s.frozen, err = c.frozen(ctx, reader, set); err != nil {
 		return nil, err
 	}
 	s.input = plan.Input{
@@ -68,7 +68,7 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 }
 
 // frozen says whether anything freezes set: itself, its cluster or its deployment.
-func frozen(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (freeze.Verdict, error) {
+func (c *Controller) frozen(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (freeze.Verdict, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := reader.Get(ctx, client.ObjectKey{Name: set.Spec.ClusterName}, cluster)
 	if apierrors.IsNotFound(err) {
@@ -79,6 +79,7 @@ func frozen(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet)
 	own := freeze.First(
 		freeze.OfAnnotation("MachineSet", set),
 		freeze.OfCluster(set.Spec.ClusterName, set.Namespace, cluster),
+		c.Agents.Verdict(cluster),
 	)
 	owner := metav1.GetControllerOf(set)
 	if own.Frozen || owner == nil || owner.Kind != "MachineDeployment" {

@@ -23,9 +23,12 @@ func report(s *scope, actErr error, now time.Time) {
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
 	for _, condition := range []metav1.Condition{
-		available(s), replicaFailure(set, actErr), s.frozen.Condition(set.Generation),
+		available(s), replicaFailure(set, actErr),
 	} {
 		conditions.Set(&status.Conditions, condition, now)
+	}
+	if !s.frozen.Passing {
+		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	}
 }
 

@@ -155,7 +155,7 @@ func scaleFrozen(ctx context.Context, deployment *v1alpha1.MachineDeployment, re
 	}).Should(Succeed(), "the hub observes also what is frozen")
 }
 
-var healthAddress = regexp.MustCompile(`"Listening" server="health" address="([^"]+)"`)
+var healthAddress = regexp.MustCompile(`msg=Listening server=health address=(\S+)`)
 
 // frozenz is what an agent says of itself when the hub cannot be asked.
 type frozenz struct {

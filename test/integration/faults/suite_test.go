@@ -29,6 +29,7 @@ func TestFaults(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(fleettest.Patience)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(fleettest.Glance)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Faults")

@@ -121,7 +121,7 @@ func thawedFor(ctx context.Context, duration time.Duration) {
 // still delete everything, and while the cluster can be watched.
 func forbidProbe(ctx context.Context) (restore func(context.Context)) {
 	GinkgoHelper()
-	role := get(ctx, NewWithT(GinkgoT()), broken.Client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent"}})
+	role := get(ctx, NewWithT(GinkgoT()), broken.Client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: agentRole()}})
 	before := role.DeepCopy()
 	role.Rules = nil
 	for _, rule := range before.Rules {
@@ -137,4 +137,17 @@ func forbidProbe(ctx context.Context) (restore func(context.Context)) {
 	}
 	DeferCleanup(restore)
 	return restore
+}
+
+func agentRole() string {
+	GinkgoHelper()
+	objects, err := manifests.Read(config.RBAC, "rbac/agent-workload")
+	Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		if object.GetKind() == "ClusterRole" {
+			return object.GetName()
+		}
+	}
+	Fail("the agent has no ClusterRole")
+	return ""
 }
