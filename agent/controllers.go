@@ -31,7 +31,7 @@ func addMachineController(c clusters, machines *machine.Controller, waker *machi
 	made, err := controller.New("machine", c.hub, controller.Options{
 		Reconciler: machines.Reconciler(), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		LogConstructor: logs(c, "machine", "Machine"),
+		LogConstructor: logs(c, "machine", machineLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the machine controller: %w", err)
@@ -55,14 +55,22 @@ func addMachineController(c clusters, machines *machine.Controller, waker *machi
 }
 
 // logs returns how a controller's log names the object that it works on.
-func logs(c clusters, name, kind string) func(*reconcile.Request) logr.Logger {
+func logs(c clusters, name string, object func(log logr.Logger, name klog.ObjectRef) logr.Logger) func(*reconcile.Request) logr.Logger {
 	log := c.hub.GetLogger().WithName(name)
 	return func(request *reconcile.Request) logr.Logger {
 		if request == nil {
 			return log
 		}
-		return log.WithValues(kind, klog.KRef(request.Namespace, request.Name))
+		return object(log, klog.KRef(request.Namespace, request.Name))
 	}
+}
+
+func machineLog(log logr.Logger, name klog.ObjectRef) logr.Logger {
+	return log.WithValues("Machine", name)
+}
+
+func requestLog(log logr.Logger, name klog.ObjectRef) logr.Logger {
+	return log.WithValues("CertificateSigningRequest", name)
 }
 
 // machinesOf returns a function that finds the Machines that use a MachineClass.
@@ -97,7 +105,7 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 func addRequestController(c clusters, requests *approver.Controller, monitor *freeze.Monitor) error {
 	made, err := controller.New("approver", c.hub, controller.Options{
 		Reconciler: requests, ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		LogConstructor: logs(c, "approver", "CertificateSigningRequest"),
+		LogConstructor: logs(c, "approver", requestLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)

@@ -85,14 +85,19 @@ func (a *agent) connect() error {
 	a.doing.Store("starting")
 	a.registry.MustRegister(collectors.NewBuildInfoCollector())
 	userAgent := fmt.Sprintf("hollowfleet-agent/%s (%s)", a.Version, a.ClusterName)
-	for path, config := range map[*string]**rest.Config{&a.HubKubeconfig: &a.hub, &a.TargetKubeconfig: &a.target, &a.HostKubeconfig: &a.host} {
-		loaded, err := connect.LoadConfig(*path, userAgent)
-		if err != nil {
-			return &UsageError{Err: err}
-		}
-		*config = loaded
-	}
 	var err error
+	for _, kubeconfig := range []struct {
+		flag, path string
+		into       **rest.Config
+	}{
+		{"--hub-kubeconfig", a.HubKubeconfig, &a.hub},
+		{"--target-kubeconfig", a.TargetKubeconfig, &a.target},
+		{"--host-kubeconfig", a.HostKubeconfig, &a.host},
+	} {
+		if *kubeconfig.into, err = connect.LoadConfig(kubeconfig.path, userAgent); err != nil {
+			return &UsageError{Err: fmt.Errorf("%s: %w", kubeconfig.flag, err)}
+		}
+	}
 	if a.hubDirect, err = connect.NewDirect(a.hub); err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}

@@ -31,11 +31,11 @@ func main() {
 
 // run returns the exit status. What was asked for goes to output; log and errors go to messages.
 func run(ctx context.Context, arguments []string, output, messages io.Writer) int {
-	command := newCommand(agent.Run, messages)
+	command := newCommand(ctx, agent.Run, messages)
 	command.SetArgs(arguments)
 	command.SetOut(output)
 	command.SetErr(messages)
-	err := command.ExecuteContext(ctx)
+	err := command.Execute()
 	var usage *agent.UsageError
 	switch {
 	case err == nil:
@@ -48,7 +48,7 @@ func run(ctx context.Context, arguments []string, output, messages io.Writer) in
 	return exitFailed
 }
 
-func newCommand(start func(context.Context, agent.Options) error, logTo io.Writer) *cobra.Command {
+func newCommand(ctx context.Context, start func(context.Context, agent.Options) error, logTo io.Writer) *cobra.Command {
 	options := agent.Options{Version: version}
 	var format string
 	var verbosity int
@@ -74,7 +74,7 @@ Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cann
   agent --cluster-name c1 --hub-kubeconfig hub.kubeconfig --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
 		Version: version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			log, err := newLogger(logTo, format, verbosity)
 			if err != nil {
 				return &agent.UsageError{Err: err}
@@ -82,7 +82,7 @@ Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cann
 			klog.SetLogger(log)
 			ctrl.SetLogger(log)
 			options.Log = log
-			return start(cmd.Context(), options)
+			return start(ctx, options)
 		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &agent.UsageError{Err: err} })

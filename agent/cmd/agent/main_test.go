@@ -49,7 +49,7 @@ func TestHelpNamesTheExitStatus(t *testing.T) {
 func TestFlagsReachTheOptions(t *testing.T) {
 	var got agent.Options
 	failure := errors.New("stop here")
-	command := newCommand(func(_ context.Context, options agent.Options) error {
+	command := newCommand(t.Context(), func(_ context.Context, options agent.Options) error {
 		got = options
 		return failure
 	}, &bytes.Buffer{})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega" //nolint:revive // its matchers read as sentences only without a qualifier
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"

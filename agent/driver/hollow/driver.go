@@ -198,13 +198,12 @@ func (d *Driver) instance(ctx context.Context, pod *corev1.Pod, request driver.R
 	if request.Class == nil || state == driver.Deleting {
 		return found, nil
 	}
-	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
-	if err != nil {
-		// Update says what is wrong with the configuration; the pod is as it is.
-		found.UpToDate = false
-		return found, nil
+	// With a configuration that cannot be read the pod is as it is, and Update says what is wrong with it.
+	want, invalid := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	found.UpToDate = invalid == nil && matches(pod, want, request.Machine)
+	if invalid != nil {
+		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now
 	}
-	found.UpToDate = matches(pod, want, request.Machine)
 	if joined(request.Machine) {
 		d.expiries.forget(request.Machine.Name)
 		return found, nil

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,7 +62,7 @@ func (d *Driver) readSecret(ctx context.Context, machine string) (*corev1.Secret
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: machine}
 	if err := d.environment.Host.Reader.Get(ctx, key, secret); err != nil {
-		if errors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("getting secret %s: %w", key, err)

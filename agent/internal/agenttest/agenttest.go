@@ -26,7 +26,7 @@ const Wait = 30 * time.Second
 var (
 	once        sync.Once
 	environment *testenv.Environment
-	startErr    error
+	errStart    error
 )
 
 // Main is the body of a TestMain: it runs the tests and stops the control plane if one was started.
@@ -45,18 +45,18 @@ func Main(m *testing.M) {
 func Environment(t *testing.T) *testenv.Environment {
 	t.Helper()
 	once.Do(func() {
-		if environment, startErr = testenv.Start(context.Background()); startErr != nil {
+		if environment, errStart = testenv.Start(context.Background()); errStart != nil {
 			return
 		}
 		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload"} {
 			var files fs.FS = config.RBAC
-			if startErr = manifests.Apply(context.Background(), environment.Client, files, dir); startErr != nil {
+			if errStart = manifests.Apply(context.Background(), environment.Client, files, dir); errStart != nil {
 				return
 			}
 		}
 	})
-	if startErr != nil {
-		t.Fatalf("starting a control plane: %v", startErr)
+	if errStart != nil {
+		t.Fatalf("starting a control plane: %v", errStart)
 	}
 	return environment
 }

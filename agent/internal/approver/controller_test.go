@@ -2,6 +2,7 @@ package approver
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -29,9 +31,14 @@ type bed struct {
 	frozen *freezer
 }
 
-type freezer struct{ err error }
+type freezer struct{ frozen atomic.Bool }
 
-func (f *freezer) Check() error { return f.err }
+func (f *freezer) Check() error {
+	if f.frozen.Load() {
+		return &freeze.Error{Reason: v1alpha1.ReasonTargetUnreachable}
+	}
+	return nil
+}
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
@@ -132,9 +139,9 @@ func TestReconcile(t *testing.T) {
 	t.Run("should approve nothing while frozen, and after the thaw", func(t *testing.T) {
 		g, b := NewWithT(t), newBed(t)
 		csr := b.submit(g, joining(t))
-		b.frozen.err = &freeze.Error{Reason: v1alpha1.ReasonTargetUnreachable}
+		b.frozen.frozen.Store(true)
 		g.Expect(Open(b.reconcile(g, csr))).To(BeTrue())
-		b.frozen.err = nil
+		b.frozen.frozen.Store(false)
 		g.Expect(Open(b.reconcile(g, csr))).To(BeFalse())
 	})
 }
@@ -156,4 +163,33 @@ func TestRemove(t *testing.T) {
 	for _, csr := range kept {
 		g.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed(), "another's request is gone")
 	}
+}
+
+func TestTheThawWakesOpenRequests(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	waiting, done := b.submit(g, joining(t)), b.submit(g, renewing(t))
+	b.reconcile(g, done)
+	g.Eventually(func() bool {
+		cached := &certificatesv1.CertificateSigningRequest{}
+		return b.Target.Get(t.Context(), client.ObjectKeyFromObject(done), cached) == nil && !Open(cached)
+	}).WithTimeout(agenttest.Wait).Should(BeTrue())
+
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	changes := make(chan struct{})
+	b.frozen.frozen.Store(true)
+	g.Expect(b.OnThaw(b.frozen, changes)(t.Context(), queue)).To(Succeed())
+	changes <- struct{}{} // the freeze
+	b.frozen.frozen.Store(false)
+	changes <- struct{}{} // the thaw
+	woken := func() []string {
+		var names []string
+		for range queue.Len() {
+			request, _ := queue.Get()
+			queue.Done(request)
+			names = append(names, request.Name)
+		}
+		return names
+	}
+	g.Eventually(woken).WithTimeout(agenttest.Wait).Should(And(ContainElement(waiting.Name), Not(ContainElement(done.Name))))
 }

@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 		"no usages":                {joining, func(_ *testing.T, c csr, _ *Facts) { c.Spec.Usages = nil }, WrongRequest},
 		"another signer":           {joining, func(_ *testing.T, c csr, _ *Facts) { c.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }, WrongRequest},
 		"no PEM":                   {joining, func(_ *testing.T, c csr, _ *Facts) { c.Spec.Request = []byte("x") }, WrongRequest},
-		"a second PEM block":       {joining, func(t *testing.T, c csr, _ *Facts) { c.Spec.Request = append(c.Spec.Request, c.Spec.Request...) }, WrongRequest},
+		"a second PEM block":       {joining, func(_ *testing.T, c csr, _ *Facts) { c.Spec.Request = append(c.Spec.Request, c.Spec.Request...) }, WrongRequest},
 		"a PEM of another type": {joining, func(_ *testing.T, c csr, _ *Facts) {
 			c.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE"})
 		}, WrongRequest},

@@ -24,11 +24,10 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if path == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", path)
-	}
-	if err != nil {
+		if config, err = rest.InClusterConfig(); err != nil {
+			return nil, fmt.Errorf("no kubeconfig given, and this is no pod: %w", err)
+		}
+	} else if config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
 		return nil, fmt.Errorf("loading kubeconfig %q: %w", path, err)
 	}
 	config.UserAgent = userAgent

@@ -11,8 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
-
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // Scope names an API server that the agent works with.
@@ -195,110 +193,4 @@ func (m *Monitor) tell() {
 		default:
 		}
 	}
-}
-
-// State is what can be told of a Monitor at one instant.
-type State struct {
-	Frozen bool `json:"frozen"`
-	// Reason is one of the reasons of package v1alpha1: NotFrozen, Starting, HubUnreachable, …
-	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"`
-	// Since is when this freeze began; zero while thawed.
-	Since     time.Time        `json:"since,omitzero"`
-	Endpoints []EndpointStatus `json:"endpoints"`
-}
-
-// EndpointStatus is what can be told of one API server.
-type EndpointStatus struct {
-	Scope  Scope `json:"scope"`
-	Frozen bool  `json:"frozen"`
-	// Reason is Reachable, Starting (it has not been proven healthy since the agent started) or Unreachable.
-	Reason      string    `json:"reason"`
-	Since       time.Time `json:"since,omitzero"`
-	Successes   int       `json:"successes"`
-	LastOutcome Outcome   `json:"lastOutcome,omitempty"`
-	LastMessage string    `json:"lastMessage,omitempty"`
-	LastProbe   time.Time `json:"lastProbe,omitzero"`
-}
-
-// State returns the state now.
-func (m *Monitor) State() State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.options.Clock.Now()
-	state := State{Reason: v1alpha1.ReasonNotFrozen}
-	for _, scope := range scopes {
-		e := m.endpoints[scope]
-		if e == nil {
-			continue
-		}
-		e.advance(now)
-		status := describe(scope, e)
-		state.Endpoints = append(state.Endpoints, status)
-		if !status.Frozen {
-			continue
-		}
-		if !state.Frozen {
-			state.Frozen, state.Reason, state.Message = true, reasonOf(status), messageOf(status)
-			state.Since = status.Since
-		} else {
-			state.Message += "; " + messageOf(status)
-		}
-		if status.Since.Before(state.Since) {
-			state.Since = status.Since
-		}
-	}
-	return state
-}
-
-// Check returns nil, or *Error while the agent is frozen.
-func (m *Monitor) Check() error {
-	state := m.State()
-	if !state.Frozen {
-		return nil
-	}
-	return &Error{Reason: state.Reason, Message: state.Message, Since: state.Since}
-}
-
-func describe(scope Scope, e *endpoint) EndpointStatus {
-	status := EndpointStatus{
-		Scope: scope, Frozen: !e.thawed, Reason: v1alpha1.ReasonReachable, Successes: e.successes,
-		LastOutcome: e.lastOutcome, LastMessage: e.lastMessage, LastProbe: e.lastProbe,
-	}
-	if e.thawed {
-		return status
-	}
-	status.Since = e.frozenSince
-	status.Reason = v1alpha1.ReasonUnreachable
-	if !e.everThawed {
-		status.Reason = v1alpha1.ReasonStarting
-	}
-	return status
-}
-
-func reasonOf(status EndpointStatus) string {
-	if status.Reason == v1alpha1.ReasonStarting {
-		return v1alpha1.ReasonStarting
-	}
-	switch status.Scope {
-	case Hub:
-		return v1alpha1.ReasonHubUnreachable
-	case Host:
-		return v1alpha1.ReasonHostUnreachable
-	}
-	return v1alpha1.ReasonTargetUnreachable
-}
-
-func messageOf(status EndpointStatus) string {
-	message := fmt.Sprintf("%s API server: last probe %s", status.Scope, status.LastOutcome)
-	if status.LastOutcome == "" {
-		message = fmt.Sprintf("%s API server: not probed yet", status.Scope)
-	}
-	if status.LastOutcome == OK {
-		message = fmt.Sprintf("%s API server: %d good answers in a row", status.Scope, status.Successes)
-	}
-	if status.LastMessage != "" {
-		message += " (" + status.LastMessage + ")"
-	}
-	return message
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -155,7 +156,7 @@ func TestFrozenz(t *testing.T) {
 	w.Observe(Target, syscall.ECONNREFUSED)
 
 	text := httptest.NewRecorder()
-	w.ServeHTTP(text, httptest.NewRequest("GET", "/frozenz", nil))
+	w.ServeHTTP(text, httptest.NewRequest(http.MethodGet, "/frozenz", nil))
 	g.Expect(text.Code).To(Equal(200), "being frozen is no fault")
 	g.Expect(strings.Split(text.Body.String(), "\n")).To(ConsistOf(
 		HavePrefix("frozen since 2026-01-01T00:00:00Z: Starting: "),
@@ -165,7 +166,7 @@ func TestFrozenz(t *testing.T) {
 	))
 
 	inJSON := httptest.NewRecorder()
-	w.ServeHTTP(inJSON, httptest.NewRequest("GET", "/frozenz?format=json", nil))
+	w.ServeHTTP(inJSON, httptest.NewRequest(http.MethodGet, "/frozenz?format=json", nil))
 	var state State
 	g.Expect(json.Unmarshal(inJSON.Body.Bytes(), &state)).To(Succeed())
 	g.Expect(state.Frozen).To(BeTrue())

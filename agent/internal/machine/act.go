@@ -54,7 +54,7 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 		c.Metrics.repaired("lost")
 		c.events.repaired(s.Machine, "its instance was gone")
 	}
-	c.take(s, instance)
+	s.take(instance)
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (c *Controller) update(ctx context.Context, s *scope) error {
 	if instance.State == driver.Deleting {
 		c.replaced.Store(s.Machine.UID, true)
 	}
-	c.take(s, instance)
+	s.take(instance)
 	return nil
 }
 
@@ -98,13 +98,6 @@ func (c *Controller) removeEnded(ctx context.Context, s *scope) error {
 	c.Metrics.repaired("ended")
 	c.events.repaired(s.Machine, s.Instance.Message)
 	return nil
-}
-
-func (c *Controller) take(s *scope, instance driver.Instance) {
-	s.Instance, s.ProviderID = &instance, instance.ProviderID
-	if instance.RecheckAfter > 0 {
-		s.recheckAfter = sooner(s.recheckAfter, instance.RecheckAfter)
-	}
 }
 
 // patchMachine changes a Machine outside its status. The lock keeps a change that was decided on an old Machine

@@ -90,7 +90,7 @@ func (c *Controller) removeInstances(ctx context.Context, s *scope) (bool, error
 			return false, fmt.Errorf("looking for the instance at provider %q: %w", name, err)
 		default:
 			gone = false
-			s.Instance, s.recheckAfter = &instance, instance.RecheckAfter
+			s.take(instance)
 			if instance.State == driver.Deleting {
 				continue
 			}

@@ -17,7 +17,7 @@ import (
 // delete asks the hub to delete a Machine.
 func (b *bed) delete(machine *v1alpha1.Machine) {
 	b.t.Helper()
-	b.Expect(b.admin.Delete(b.ctx, machine)).To(Succeed())
+	b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
 	b.read(machine)
 	b.Expect(machine.DeletionTimestamp).NotTo(BeNil())
 }
@@ -33,7 +33,7 @@ func TestDeletion(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue())
-		b.Expect(b.driver.List(b.ctx)).To(BeEmpty())
+		b.Expect(b.driver.List(b.t.Context())).To(BeEmpty())
 		b.Expect(b.requests.removed).To(ConsistOf(machine.Name))
 		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
 	})
@@ -72,25 +72,25 @@ func TestDeletion(t *testing.T) {
 	t.Run("should delete a machine whose class and provider are gone", func(t *testing.T) {
 		b := newBed(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-		b.Expect(b.admin.Create(b.ctx, class)).To(Succeed())
+		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 		machine := b.create("del-noclass", func(m *v1alpha1.Machine) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "going"}}
 		})
 		node := b.ready(machine)
-		b.Expect(b.admin.Delete(b.ctx, class)).To(Succeed())
+		b.Expect(b.admin.Delete(b.t.Context(), class)).To(Succeed())
 		b.delete(machine)
 		b.reconcile(machine)
 		b.reconcile(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeTrue())
-		b.Expect(b.driver.List(b.ctx)).To(BeEmpty())
+		b.Expect(b.driver.List(b.t.Context())).To(BeEmpty())
 	})
 	t.Run("should leave a node of its name that is another's", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("del-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
-		b.Expect(b.admin.Create(b.ctx, node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(b.ctx, node) })
+		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
+		t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
 		b.reconcile(machine)
 		b.delete(machine)
 		b.reconcile(machine)
@@ -103,12 +103,12 @@ func TestDeletion(t *testing.T) {
 		machine := b.create("del-held")
 		node := b.ready(machine)
 		held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
-		b.Expect(b.admin.Patch(b.ctx, node, held)).To(Succeed())
+		b.Expect(b.admin.Patch(b.t.Context(), node, held)).To(Succeed())
 		b.delete(machine)
 		b.reconcile(machine)
 		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(nodeDeletionRetry))
 		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer), "the node is orphaned")
-		b.Expect(b.admin.Patch(b.ctx, node, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		b.reconcile(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 	})
@@ -143,14 +143,14 @@ func TestDeletionGoesOnAfterACrashAtEachStep(t *testing.T) {
 				if b.gone(machine) {
 					break
 				}
-				b.Expect(b.gone(node) && len(must(b.driver.List(b.ctx))) > 0).To(BeFalse(), "the node went before the instance")
+				b.Expect(b.gone(node) && len(must(b.driver.List(b.t.Context()))) > 0).To(BeFalse(), "the node went before the instance")
 			}
 			if name != "writing the status, thrice" {
 				b.Expect(crashes).To(Equal(1), "the fault was met")
 			}
 			b.Expect(b.gone(machine)).To(BeTrue())
 			b.Expect(b.gone(node)).To(BeTrue(), "the node is orphaned")
-			b.Expect(b.driver.List(b.ctx)).To(BeEmpty(), "the instance is orphaned")
+			b.Expect(b.driver.List(b.t.Context())).To(BeEmpty(), "the instance is orphaned")
 		})
 	}
 }
@@ -168,12 +168,12 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		machine := b.create("absent")
 		node := b.ready(machine)
 		// The hub loses the Machine without the agent having done its part.
-		b.Expect(b.admin.Patch(b.ctx, machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		b.Expect(b.admin.Delete(b.ctx, machine)).To(Succeed())
+		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.reconcile(machine)
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when only the cache says that it is to be deleted", func(t *testing.T) {
 		b := newBed(t)
@@ -181,10 +181,10 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		node := b.ready(machine)
 		cached := machine.DeepCopy()
 		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		_, err := b.controller.Reconcile(b.ctx, cached)
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should remove nothing when the cache is of an earlier machine of the name", func(t *testing.T) {
 		b := newBed(t)
@@ -193,7 +193,7 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.delete(machine)
 		cached := machine.DeepCopy()
 		cached.UID = "another"
-		_, err := b.controller.Reconcile(b.ctx, cached)
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
@@ -204,9 +204,9 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.driver.Add("stray-1")
 		b.driver.Add("stray-2")
 		strays := b.controller.Strays()
-		b.Expect(strays.Look(b.ctx)).To(Succeed())
+		b.Expect(strays.Look(b.t.Context())).To(Succeed())
 		b.Expect(strays.last["fake"]).To(Equal([]string{"stray-1", "stray-2"}))
-		b.Expect(b.driver.List(b.ctx)).To(HaveLen(3))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(3))
 	})
 }
 
@@ -239,13 +239,13 @@ func TestFrozen(t *testing.T) {
 		node := b.ready(machine)
 		b.frozen.frozen = true
 		machine.Spec.NodeMetadata.Labels = map[string]string{"tier": "gold"}
-		b.Expect(b.admin.Update(b.ctx, machine)).To(Succeed())
+		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
 		b.Expect(b.driver.Set(machine.Name, driver.Failed, "ended")).To(Succeed())
 		b.reconcile(machine)
 		b.driver.Finish(machine.Name)
 		b.reconcile(machine)
 		b.Expect(b.driver.Calls()).To(HaveLen(1))
-		b.Expect(b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).NotTo(HaveKey("tier"))
 	})
 	t.Run("should delete nothing, and after the thaw all of it", func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestFrozen(t *testing.T) {
 		b.frozen.frozen = true
 		b.reconcile(machine)
 		b.Expect(b.gone(node)).To(BeFalse())
-		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer))
 		b.frozen.frozen = false
 		b.reconcile(machine)

@@ -91,7 +91,7 @@ func TestLifecycle(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("life-nonode")
 		node := b.ready(machine)
-		b.Expect(b.admin.Delete(b.ctx, node)).To(Succeed())
+		b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed())
 		b.settle(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
 		b.Expect(b.driver.Calls()).To(HaveLen(1), "the kubelet registers again by itself")
@@ -127,7 +127,7 @@ func TestLifecycle(t *testing.T) {
 		machine := b.create("life-update")
 		b.ready(machine)
 		machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
-		b.Expect(b.admin.Update(b.ctx, machine)).To(Succeed())
+		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
 		b.settle(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-update", "Update life-update"}))
 		b.Expect(machine.Status.ObservedGeneration).To(Equal(machine.Generation))
@@ -140,15 +140,15 @@ func TestLifecycle(t *testing.T) {
 			m.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 		})
 		node := b.ready(machine)
-		b.Expect(b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).To(And(HaveKeyWithValue("tier", "gold"), HaveKey("node-role.kubernetes.io/worker")))
 		b.Expect(node.Spec.Taints).To(ContainElement(HaveField("Key", "a")))
 		b.Expect(node.Annotations).To(HaveKeyWithValue(v1alpha1.NodeMachineAnnotation, machine.Name))
 
 		machine.Spec.NodeMetadata.Labels, machine.Spec.Roles, machine.Spec.Taints = nil, nil, nil
-		b.Expect(b.admin.Update(b.ctx, machine)).To(Succeed())
+		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
 		b.settle(machine)
-		b.Expect(b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).NotTo(Or(HaveKey("tier"), HaveKey("node-role.kubernetes.io/worker")))
 		b.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "a")))
 	})
@@ -156,15 +156,15 @@ func TestLifecycle(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("life-foreign")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}}
-		b.Expect(b.admin.Create(b.ctx, node)).To(Succeed())
-		t.Cleanup(func() { _ = b.admin.Delete(b.ctx, node) })
+		b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
+		t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
 		b.reconcile(machine)
 		b.clock.Step(DefaultStallAfter)
 		b.reconcile(machine)
 		b.Expect(machine.Spec.ProviderID).To(BeNil())
 		b.Expect(machine.Status.NodeRef).To(BeNil())
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
-		b.Expect(b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Annotations).NotTo(HaveKey(v1alpha1.NodeMachineAnnotation))
 	})
 }
@@ -212,7 +212,7 @@ func TestTerminalErrors(t *testing.T) {
 			b.Expect(s.FailureMessage).To(Equal(s.ErrorMessage))
 			b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, test.reason))
 			b.Expect(machine).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionFalse, test.reason))
-			b.Expect(b.driver.List(b.ctx)).To(BeEmpty(), "something was made of it")
+			b.Expect(b.driver.List(b.t.Context())).To(BeEmpty(), "something was made of it")
 			b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Warning"), ContainSubstring(test.reason))))
 
 			b.Expect(b.reconcile(machine).RequeueAfter).To(BeZero(), "a terminal error is not retried")
@@ -220,9 +220,9 @@ func TestTerminalErrors(t *testing.T) {
 
 			machine.Spec.ProviderConfig, machine.Spec.NodeMetadata.Labels = value(`{}`), nil
 			if machine.Spec.ClusterName == b.namespace {
-				b.Expect(b.admin.Update(b.ctx, machine)).To(Succeed())
+				b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
 				b.reconcile(machine)
-				b.Expect(b.driver.List(b.ctx)).To(HaveLen(1), "the user has put it right")
+				b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1), "the user has put it right")
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestAClassThatAppearsEndsTheError(t *testing.T) {
 	b.reconcile(machine)
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "late"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-	b.Expect(b.admin.Create(b.ctx, class)).To(Succeed())
+	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 	b.ready(machine)
 	b.Expect(machine.Status.ErrorReason).To(BeEmpty())
 	b.Expect(machine.Status.FailureMessage).To(BeEmpty())
@@ -245,16 +245,16 @@ func TestAClassThatAppearsEndsTheError(t *testing.T) {
 func TestAClassThatGoesTakesNothingFromARunningMachine(t *testing.T) {
 	b := newBed(t)
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "going"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
-	b.Expect(b.admin.Create(b.ctx, class)).To(Succeed())
+	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
 	machine := b.create("class-gone", func(m *v1alpha1.Machine) {
 		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "going"}}
 	})
 	b.ready(machine)
-	b.Expect(b.admin.Delete(b.ctx, class)).To(Succeed())
+	b.Expect(b.admin.Delete(b.t.Context(), class)).To(Succeed())
 	b.settle(machine)
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
-	b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+	b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 }
 
 func TestDriverErrorsThatPass(t *testing.T) {
@@ -265,7 +265,7 @@ func TestDriverErrorsThatPass(t *testing.T) {
 		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(7 * time.Second))
 		b.Expect(b.writes()).To(BeEmpty(), "passing trouble is not written at once")
 		b.reconcile(machine)
-		b.Expect(b.driver.List(b.ctx)).To(HaveLen(1))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
 	t.Run("should wait when the provider has no room, and say so when it lasts", func(t *testing.T) {
 		b := newBed(t)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,7 +35,6 @@ func TestMain(m *testing.M) { agenttest.Main(m) }
 type bed struct {
 	t *testing.T
 	*WithT
-	ctx        context.Context
 	admin      client.WithWatch
 	namespace  string
 	driver     *fake.Driver
@@ -78,7 +76,7 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{
-		t: t, WithT: NewWithT(t), ctx: t.Context(), admin: admin, namespace: agenttest.Namespace(t, admin),
+		t: t, WithT: NewWithT(t), admin: admin, namespace: agenttest.Namespace(t, admin),
 		clock: clocktesting.NewFakeClock(time.Now()), frozen: &freezer{}, requests: &requestLog{},
 		faults: map[string]int{},
 	}
@@ -152,12 +150,12 @@ func (b *bed) create(name string, changes ...func(*v1alpha1.Machine)) *v1alpha1.
 	for _, change := range changes {
 		change(machine)
 	}
-	b.Expect(b.admin.Create(b.ctx, machine)).To(Succeed())
+	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
 	return machine
 }
 
 func (b *bed) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) {
-	return b.controller.Reconciler().Reconcile(b.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
+	return b.controller.Reconciler().Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
 }
 
 // reconcile reconciles once, and reads the Machine again if it is still there.
@@ -171,11 +169,11 @@ func (b *bed) reconcile(machine *v1alpha1.Machine) reconcile.Result {
 
 func (b *bed) read(machine *v1alpha1.Machine) {
 	b.t.Helper()
-	b.Expect(client.IgnoreNotFound(b.admin.Get(b.ctx, client.ObjectKeyFromObject(machine), machine))).To(Succeed())
+	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(machine), machine))).To(Succeed())
 }
 
 func (b *bed) gone(o client.Object) bool {
-	return apierrors.IsNotFound(b.admin.Get(b.ctx, client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
+	return apierrors.IsNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))
 }
 
 // join registers a Node as a kubelet does, not ready yet.
@@ -183,7 +181,7 @@ func (b *bed) join(machine *v1alpha1.Machine) *corev1.Node {
 	b.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 	node.Spec.ProviderID = b.driver.ProviderID(machine.Name)
-	b.Expect(b.admin.Create(b.ctx, node)).To(Succeed())
+	b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
 	b.t.Cleanup(func() { _ = client.IgnoreNotFound(b.admin.Delete(context.Background(), node)) })
 	b.setReady(node, corev1.ConditionFalse)
 	return node
@@ -192,12 +190,12 @@ func (b *bed) join(machine *v1alpha1.Machine) *corev1.Node {
 func (b *bed) setReady(node *corev1.Node, ready corev1.ConditionStatus) {
 	b.t.Helper()
 	b.Eventually(func() error {
-		if err := b.admin.Get(b.ctx, client.ObjectKeyFromObject(node), node); err != nil {
+		if err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 			return err
 		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
 		node.Status.NodeInfo.KubeletVersion = "v1.37.1"
-		return b.admin.Status().Update(b.ctx, node)
+		return b.admin.Status().Update(b.t.Context(), node)
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the node's status")
 }
 
@@ -253,5 +251,3 @@ func haveCondition(conditionType string, status metav1.ConditionStatus, reason s
 		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 	}, Equal(fmt.Sprintf("%s/%s", status, reason)))
 }
-
-func providerID(id string) *string { return ptr.To(id) }

@@ -139,8 +139,8 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 	var notFound *driver.NotFoundError
 	switch {
 	case err == nil:
-		s.Instance, s.InstanceKnown, s.ProviderID = &instance, true, instance.ProviderID
-		s.recheckAfter = instance.RecheckAfter
+		s.InstanceKnown = true
+		s.take(instance)
 		c.judgeRepair(s)
 	case errors.As(err, &notFound):
 		s.InstanceKnown = true
@@ -154,13 +154,22 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 	return nil
 }
 
+// take puts what a driver said about the instance into s.
+func (s *scope) take(instance driver.Instance) {
+	s.Instance = &plan.Instance{State: plan.State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
+	s.ProviderID = instance.ProviderID
+	if instance.RecheckAfter > 0 {
+		s.recheckAfter = sooner(s.recheckAfter, instance.RecheckAfter)
+	}
+}
+
 // judgeRepair says whether a failed instance may be made anew now, and if not, when.
 func (c *Controller) judgeRepair(s *scope) {
 	id, now := string(s.Machine.UID), c.Clock.Now()
 	s.MayRepair = true
-	if s.Instance.State == driver.Failed && c.repairs.IsInBackOffSinceUpdate(id, now) {
+	if s.Instance.State == plan.Failed && c.repairs.IsInBackOffSinceUpdate(id, now) {
 		s.MayRepair = false
-		s.recheckAfter = c.repairs.Get(id)
+		s.recheckAfter = sooner(s.recheckAfter, c.repairs.Get(id))
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAStaleCacheIsNotActedOn(t *testing.T) {
 	calls := len(b.driver.Calls())
 	b.writes()
 	b.driver.Finish(machine.Name)
-	next, err := b.controller.Reconcile(b.ctx, before)
+	next, err := b.controller.Reconcile(b.t.Context(), before)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(next.After).To(Equal(conflictRetry))
 	b.Expect(b.driver.Calls()).To(HaveLen(calls))

@@ -2,12 +2,31 @@
 package plan
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"slices"
 
-	"github.com/hollowfleet/hollowfleet/agent/driver"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
+
+// State is how far a Machine's instance is, with the words and the meaning of package driver.
+type State string
+
+// The states of an instance.
+const (
+	Pending  State = "Pending"
+	Running  State = "Running"
+	Failing  State = "Failing"
+	Failed   State = "Failed"
+	Deleting State = "Deleting"
+)
+
+// Instance is what a driver says about a Machine's instance.
+type Instance struct {
+	State    State
+	Message  string
+	UpToDate bool
+}
 
 // Terminal is a reason for which nothing can be made of a Machine until its user changes something.
 type Terminal struct {
@@ -27,7 +46,7 @@ type Observation struct {
 	// Terminal is nil when configuration and spec are fine.
 	Terminal *Terminal
 	// Instance is nil if there is none. InstanceKnown is false when that could not be told.
-	Instance      *driver.Instance
+	Instance      *Instance
 	InstanceKnown bool
 	// MayRepair is false while the Machine's instance has failed too often in a short time.
 	MayRepair bool
@@ -63,7 +82,7 @@ func Decide(o Observation) []Action {
 	}
 	var actions []Action
 	if step := instance(o); step != "" {
-		if step == CreateInstance && !controllerutil.ContainsFinalizer(o.Machine, v1alpha1.MachineFinalizer) {
+		if step == CreateInstance && !slices.Contains(o.Machine.Finalizers, v1alpha1.MachineFinalizer) {
 			actions = append(actions, AddFinalizer)
 		}
 		actions = append(actions, step)
@@ -86,11 +105,11 @@ func instance(o Observation) Action {
 		return ""
 	case o.Instance == nil:
 		return CreateInstance
-	case o.Instance.State == driver.Deleting:
+	case o.Instance.State == Deleting:
 		return ""
-	case o.Instance.State == driver.Failed && o.MayRepair:
+	case o.Instance.State == Failed && o.MayRepair:
 		return RemoveInstance
-	case o.Instance.State == driver.Failed:
+	case o.Instance.State == Failed:
 		return ""
 	case !o.Instance.UpToDate:
 		return UpdateInstance

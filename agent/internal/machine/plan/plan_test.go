@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -19,7 +18,7 @@ func observation(change func(*Observation)) Observation {
 	node := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}
 	o := Observation{
 		Machine: machine, InstanceKnown: true, NodeKnown: true, MayRepair: true, ProviderID: id, Node: node,
-		Instance: &driver.Instance{State: driver.Running, UpToDate: true, ProviderID: id},
+		Instance: &Instance{State: Running, UpToDate: true},
 	}
 	machine.Spec.ProviderID = ptr.To(id)
 	change(&o)
@@ -45,13 +44,13 @@ func TestDecide(t *testing.T) {
 		"should update nothing with an invalid configuration": {
 			func(o *Observation) { o.Instance.UpToDate, o.Terminal = false, &Terminal{} }, nil,
 		},
-		"should remove what has ended": {func(o *Observation) { o.Instance.State = driver.Failed }, []Action{RemoveInstance}},
+		"should remove what has ended": {func(o *Observation) { o.Instance.State = Failed }, []Action{RemoveInstance}},
 		"should wait when it has ended too often": {
-			func(o *Observation) { o.Instance.State, o.MayRepair = driver.Failed, false }, nil,
+			func(o *Observation) { o.Instance.State, o.MayRepair = Failed, false }, nil,
 		},
-		"should leave what tries by itself": {func(o *Observation) { o.Instance.State = driver.Failing }, nil},
+		"should leave what tries by itself": {func(o *Observation) { o.Instance.State = Failing }, nil},
 		"should wait for what is being deleted": {
-			func(o *Observation) { o.Instance.State, o.Instance.UpToDate = driver.Deleting, false }, nil,
+			func(o *Observation) { o.Instance.State, o.Instance.UpToDate = Deleting, false }, nil,
 		},
 		"should bring the node in line": {func(o *Observation) { o.NodeDiffers = true }, []Action{SyncNode}},
 		"should bring the node in line although the class is missing": {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -77,10 +76,10 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 		return keep(status, condition, in, sentence("the instance could not be looked at", in.Problem))
 	case in.Instance == nil:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, sentence(missing(in), in.Problem)
-	case in.Instance.State == driver.Running:
+	case in.Instance.State == plan.Running:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodRunning
 		condition.Message = sentence(in.Instance.Message, in.Problem)
-	case in.Instance.State == driver.Failing, in.Instance.State == driver.Failed:
+	case in.Instance.State == plan.Failing, in.Instance.State == plan.Failed:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodFailed, sentence(in.Instance.Message, in.Problem)
 	default:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodPending, sentence(in.Instance.Message, in.Problem)
@@ -133,8 +132,9 @@ func readiness(node *corev1.Node) (status metav1.ConditionStatus, reason, messag
 			return metav1.ConditionTrue, v1alpha1.ReasonNodeReady, ""
 		case corev1.ConditionFalse:
 			return metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, condition.Message
+		default:
+			return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, condition.Message
 		}
-		return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, condition.Message
 	}
 	return metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, "the node has not reported its readiness yet"
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -42,7 +41,7 @@ func input(machine *v1alpha1.Machine, change func(*Input)) Input {
 	machine.Spec.ProviderID = ptr.To("id")
 	in := Input{Now: now, Observation: plan.Observation{
 		Machine: machine, InstanceKnown: true, NodeKnown: true,
-		Instance: &driver.Instance{State: driver.Running}, Node: node(corev1.ConditionTrue),
+		Instance: &plan.Instance{State: plan.Running}, Node: node(corev1.ConditionTrue),
 	}}
 	change(&in)
 	return in
@@ -76,15 +75,15 @@ func TestComputeOnTheWay(t *testing.T) {
 	}{
 		"nothing made yet":  {func(in *Input) { unjoined(in); in.Instance = nil }, "Pending True/Valid False/PodMissing False/NodeNotFound False/PodMissing"},
 		"frozen":            {func(in *Input) { unjoined(in); in.Instance, in.Frozen = nil, true }, "Pending True/Valid False/PodMissing False/NodeNotFound False/PodMissing"},
-		"pod pending":       {func(in *Input) { unjoined(in); in.Instance.State = driver.Pending }, "Provisioning True/Valid False/PodPending False/NodeNotFound False/PodPending"},
+		"pod pending":       {func(in *Input) { unjoined(in); in.Instance.State = plan.Pending }, "Provisioning True/Valid False/PodPending False/NodeNotFound False/PodPending"},
 		"pod running":       {unjoined, "Provisioning True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
-		"pod crashing":      {func(in *Input) { unjoined(in); in.Instance.State = driver.Failing }, "Provisioning True/Valid False/PodFailed False/NodeNotFound False/PodFailed"},
+		"pod crashing":      {func(in *Input) { unjoined(in); in.Instance.State = plan.Failing }, "Provisioning True/Valid False/PodFailed False/NodeNotFound False/PodFailed"},
 		"node without word": {func(in *Input) { in.Node = node("") }, "Provisioning True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
 		"node not ready":    {func(in *Input) { in.Node = node(corev1.ConditionFalse) }, "Provisioning True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady"},
 		"node ready, not yet tied": {
 			func(in *Input) { in.Machine.Spec.ProviderID = nil }, "Provisioning True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady",
 		},
-		"node ready, pod not": {func(in *Input) { in.Instance.State = driver.Pending }, "Running True/Valid False/PodPending True/NodeReady False/PodPending"},
+		"node ready, pod not": {func(in *Input) { in.Instance.State = plan.Pending }, "Running True/Valid False/PodPending True/NodeReady False/PodPending"},
 		"all well":            {func(*Input) {}, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"another's node":      {func(in *Input) { in.Node, in.ForeignNode = nil, true }, "Provisioning True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
 		"cannot see the pod":  {func(in *Input) { unjoined(in); in.Instance, in.InstanceKnown = nil, false }, "Pending True/Valid Unknown/Unknown False/NodeNotFound False/NodeNotFound"},
@@ -116,7 +115,7 @@ func TestComputeOfAMachineThatWasReady(t *testing.T) {
 		"node unknown":        {func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, "Unknown True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
 		"node gone":           {func(in *Input) { in.Node = nil }, "Running True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
 		"pod gone":            {func(in *Input) { in.Instance = nil }, "Running True/Valid False/PodMissing True/NodeReady False/PodMissing"},
-		"pod crashing":        {func(in *Input) { in.Instance.State = driver.Failing }, "Running True/Valid False/PodFailed True/NodeReady False/PodFailed"},
+		"pod crashing":        {func(in *Input) { in.Instance.State = plan.Failing }, "Running True/Valid False/PodFailed True/NodeReady False/PodFailed"},
 		"cannot see the node": {func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"cannot see the pod":  {func(in *Input) { in.Instance, in.InstanceKnown = nil, false }, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"class deleted": {
@@ -213,11 +212,11 @@ func TestUrgent(t *testing.T) {
 		change func(*Input)
 		want   bool
 	}{
-		"should hold back a pending pod":           {fresh(), func(in *Input) { unjoined(in); in.Instance.State = driver.Pending }, false},
+		"should hold back a pending pod":           {fresh(), func(in *Input) { unjoined(in); in.Instance.State = plan.Pending }, false},
 		"should hold back a node on its way":       {fresh(), func(in *Input) { in.Node = node(corev1.ConditionFalse) }, false},
 		"should write Ready at once":               {fresh(), func(*Input) {}, true},
 		"should write a terminal error at once":    {fresh(), func(in *Input) { unjoined(in); in.Instance, in.Terminal = nil, &plan.Terminal{Reason: "R"} }, true},
-		"should write a crash at once":             {fresh(), func(in *Input) { unjoined(in); in.Instance.State = driver.Failing }, true},
+		"should write a crash at once":             {fresh(), func(in *Input) { unjoined(in); in.Instance.State = plan.Failing }, true},
 		"should write lost readiness at once":      {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionFalse) }, true},
 		"should write unknown readiness at once":   {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, true},
 		"should write a ready node's news at once": {readyMachine(), func(in *Input) { in.Node.Status.NodeInfo.KubeletVersion = "v2" }, true},
@@ -237,7 +236,7 @@ func TestProgress(t *testing.T) {
 	pending := func(message string) v1alpha1.MachineStatus {
 		return Compute(input(fresh(), func(in *Input) {
 			in.Machine.Spec.ProviderID, in.Node = nil, nil
-			in.Instance.State, in.Instance.Message = driver.Pending, message
+			in.Instance.State, in.Instance.Message = plan.Pending, message
 		}))
 	}
 	running := Compute(input(fresh(), func(in *Input) { in.Machine.Spec.ProviderID, in.Node = nil, nil }))

@@ -1,0 +1,97 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func body(t *testing.T, handler http.Handler, path string) (int, string) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	return recorder.Code, recorder.Body.String()
+}
+
+func TestHandlers(t *testing.T) {
+	frozen := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "frozen since") })
+	health := Health(frozen, func() string { return "waiting" })
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "x"})
+	registry.MustRegister(counter)
+	tests := map[string]struct {
+		handler http.Handler
+		path    string
+		code    int
+		says    string
+	}{
+		"alive":          {health, "/healthz", http.StatusOK, "ok"},
+		"ready":          {health, "/readyz", http.StatusOK, "ok: waiting"},
+		"the freeze":     {health, "/frozenz", http.StatusOK, "frozen since"},
+		"nothing else":   {health, "/metrics", http.StatusNotFound, ""},
+		"metrics":        {Metrics(registry, prometheus.NewRegistry()), "/metrics", http.StatusOK, "x_total 0"},
+		"profiling":      {Profiling(), "/debug/pprof/", http.StatusOK, "goroutine"},
+		"a stack of all": {Profiling(), "/debug/pprof/goroutine?debug=1", http.StatusOK, "TestHandlers"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, text := body(t, test.handler, test.path)
+			if code != test.code || !strings.Contains(text, test.says) {
+				t.Errorf("%s: %d %q, want %d with %q", test.path, code, text, test.code, test.says)
+			}
+		})
+	}
+}
+
+func TestListen(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	t.Run("should say at once that a port is taken", func(t *testing.T) {
+		if _, err := Listen(logr.Discard(), Server{Name: "health", Address: address}); err == nil || !strings.Contains(err.Error(), "health") {
+			t.Errorf("Listen = %v", err)
+		}
+	})
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("should serve until its context ends, and skip what has no address", func(t *testing.T) {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+		serve, err := Listen(logr.Discard(), Server{Name: "a", Address: address, Handler: handler}, Server{Name: "b", Address: "0"}, Server{Name: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- serve(ctx) }()
+		response, err := http.Get("http://" + address) //nolint:noctx // a test's own server on loopback
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if string(text) != "hello" {
+			t.Errorf("got %q", text)
+		}
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("serve = %v", err)
+			}
+		case <-time.After(shutdownTimeout):
+			t.Error("the server does not stop")
+		}
+	})
+}
