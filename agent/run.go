@@ -120,6 +120,7 @@ func (a *agent) connect() error {
 	metrics := freeze.NewMetrics(a.registry)
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
+		Ordered:  a.hubProbe.Ordered,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
 		Clock: a.clock, Log: a.Log.WithName("freeze"), Metrics: metrics,

@@ -169,7 +169,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		ClusterName: a.ClusterName,
 		Hub:         hub, HubReader: c.hub.GetAPIReader(),
 		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: a.monitor,
+		Drivers: drivers, Requests: requests, Freeze: a.monitor, Refresh: a.hubProbe.Probe,
 		Recorder: c.hub.GetEventRecorder("hollowfleet-agent"),
 		Clock:    a.clock, Metrics: machine.NewMetrics(a.registry),
 	})

@@ -56,6 +56,19 @@ func (p *HubProbe) Seen(cluster *v1alpha1.Cluster) {
 	p.cluster = cluster
 }
 
+// Ordered tells whether a person has frozen the Cluster, and the reason given.
+func (p *HubProbe) Ordered() (reason string, ordered bool) {
+	cluster := p.Cluster()
+	if cluster == nil {
+		return "", false
+	}
+	reason, ordered = cluster.Annotations[v1alpha1.FreezeAnnotation]
+	if ordered && reason == "" {
+		reason = "no reason given"
+	}
+	return reason, ordered
+}
+
 // Cluster returns the Cluster as it was seen last, nil before the first time. It is not to be changed.
 func (p *HubProbe) Cluster() *v1alpha1.Cluster {
 	p.mu.Lock()

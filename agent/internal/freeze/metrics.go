@@ -52,6 +52,11 @@ func (m *Metrics) show(state State) {
 			m.frozen.WithLabelValues(string(endpoint.Scope), reason).Set(value)
 		}
 	}
+	ordered := 0.0
+	if state.Ordered {
+		ordered = 1
+	}
+	m.frozen.WithLabelValues("cluster", v1alpha1.ReasonManualFreeze).Set(ordered)
 	if state.Frozen {
 		m.since.Set(float64(state.Since.Unix()))
 	} else {

@@ -33,6 +33,8 @@ type Options struct {
 	// Probes by scope; those of hub and target are required.
 	Probes map[Scope]Probe
 	Policy Policy
+	// Ordered tells whether a person has ordered a freeze of this cluster, and the reason given. Optional.
+	Ordered func() (reason string, ordered bool)
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
 	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
 	Interval, FastInterval, Timeout time.Duration
@@ -48,6 +50,8 @@ type Monitor struct {
 	mu          sync.Mutex
 	endpoints   map[Scope]*endpoint
 	subscribers []chan struct{}
+	// orderedSince is when the order of a person to freeze was first seen; zero without one.
+	orderedSince time.Time
 	// announced is the state that the log and the subscribers were last told.
 	announced State
 	observed  chan struct{}
@@ -185,7 +189,7 @@ func (m *Monitor) tell() {
 	if state.Frozen {
 		m.options.Log.Info("Freezing: nothing is created, changed or deleted", "reason", state.Reason, "message", state.Message)
 	} else {
-		m.options.Log.Info("Thawing: every API server has proven healthy", "frozenFor", m.options.Clock.Since(before.Since).Round(time.Second))
+		m.options.Log.Info("Thawing: every API server has proven healthy and nobody wants a freeze", "frozenFor", m.options.Clock.Since(before.Since).Round(time.Second))
 	}
 	for _, subscriber := range subscribers {
 		select {

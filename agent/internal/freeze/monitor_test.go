@@ -26,6 +26,8 @@ type world struct {
 	*Monitor
 	clock       *clocktesting.FakeClock
 	hub, target atomic.Pointer[error]
+	// order is the reason of a person's freeze, nil without one.
+	order atomic.Pointer[string]
 }
 
 func newWorld(t *testing.T) *world {
@@ -41,6 +43,12 @@ func newWorld(t *testing.T) *world {
 	}
 	monitor, err := NewMonitor(Options{
 		Probes: map[Scope]Probe{Hub: answer(&w.hub), Target: answer(&w.target)},
+		Ordered: func() (string, bool) {
+			if reason := w.order.Load(); reason != nil {
+				return *reason, true
+			}
+			return "", false
+		},
 		Policy: testPolicy, Interval: 5 * time.Second, FastInterval: time.Second, Timeout: 5 * time.Second,
 		Clock: w.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
@@ -112,6 +120,25 @@ func TestMonitor(t *testing.T) {
 		pass(4 * time.Second)
 		g.Eventually(changes).Should(Receive(), "the second thaw")
 		g.Expect(w.Check()).To(Succeed())
+	})
+	t.Run("should be frozen for as long as a person wants it", func(t *testing.T) {
+		g, w := NewWithT(t), newWorld(t)
+		pass := w.run(t)
+		changes := w.Subscribe()
+		pass(4 * time.Second)
+		g.Eventually(changes).Should(Receive(), "the thaw")
+		reason := "maintenance"
+		w.order.Store(&reason)
+		var frozen *Error
+		g.Expect(errors.As(w.Check(), &frozen)).To(BeTrue(), "it needs no probe")
+		g.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonManualFreeze))
+		g.Expect(frozen.Message).To(ContainSubstring("maintenance"))
+		pass(6 * time.Second)
+		g.Eventually(changes).Should(Receive(), "the freeze")
+		w.order.Store(nil)
+		g.Expect(w.Check()).To(Succeed())
+		pass(6 * time.Second)
+		g.Eventually(changes).Should(Receive(), "the second thaw")
 	})
 	t.Run("should freeze at a probe that never comes back", func(t *testing.T) {
 		g, w := NewWithT(t), newWorld(t)

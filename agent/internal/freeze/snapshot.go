@@ -14,7 +14,9 @@ type State struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// Since is when this freeze began; zero while thawed.
-	Since     time.Time        `json:"since,omitzero"`
+	Since time.Time `json:"since,omitzero"`
+	// Ordered: a person wants the freeze, whatever the API servers are like.
+	Ordered   bool             `json:"ordered"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
@@ -58,7 +60,29 @@ func (m *Monitor) State() State {
 			state.Since = status.Since
 		}
 	}
+	m.order(&state, now)
 	return state
+}
+
+// order adds the freeze that a person has ordered. A world that cannot be seen explains a freeze first.
+func (m *Monitor) order(state *State, now time.Time) {
+	if m.options.Ordered == nil {
+		return
+	}
+	reason, ordered := m.options.Ordered()
+	if !ordered {
+		m.orderedSince = time.Time{}
+		return
+	}
+	if m.orderedSince.IsZero() {
+		m.orderedSince = now
+	}
+	state.Ordered = true
+	if state.Frozen {
+		return
+	}
+	state.Frozen, state.Reason, state.Since = true, v1alpha1.ReasonManualFreeze, m.orderedSince
+	state.Message = fmt.Sprintf("the Cluster's annotation %s says: %s", v1alpha1.FreezeAnnotation, reason)
 }
 
 // Check returns nil, or *Error while the agent is frozen.

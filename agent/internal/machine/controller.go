@@ -56,6 +56,8 @@ type Deps struct {
 	// Requests removes the certificate requests of a Node.
 	Requests RequestRemover
 	Freeze   freeze.Checker
+	// Refresh reads what the hub says of the cluster now, so that Freeze knows it before anything is removed.
+	Refresh  func(context.Context) error
 	Recorder events.EventRecorder
 	Clock    clock.Clock
 	Metrics  *Metrics
@@ -85,8 +87,8 @@ func New(deps Deps) (*Controller, error) {
 	if deps.ClusterName == "" || deps.Hub == nil || deps.HubReader == nil || deps.Target == nil || deps.TargetReader == nil {
 		return nil, errors.New("the machine controller needs a cluster name and clients of hub and target")
 	}
-	if len(deps.Drivers) == 0 || deps.Requests == nil || deps.Freeze == nil || deps.Recorder == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("the machine controller needs drivers, a remover of requests, a freeze state, a recorder, a clock and metrics")
+	if len(deps.Drivers) == 0 || deps.Requests == nil || deps.Freeze == nil || deps.Refresh == nil || deps.Recorder == nil || deps.Clock == nil || deps.Metrics == nil {
+		return nil, errors.New("the machine controller needs drivers, a remover of requests, a freeze state and its refresh, a recorder, a clock and metrics")
 	}
 	if deps.StallAfter == 0 {
 		deps.StallAfter = DefaultStallAfter

@@ -58,7 +58,7 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 }
 
 // deletionOrdered asks the hub's API server whether this very Machine is to be deleted. Neither a cache nor a
-// Machine that is missing gives that order.
+// Machine that is missing gives that order, and a freeze suspends it.
 func (c *Controller) deletionOrdered(ctx context.Context, machine *v1alpha1.Machine) (bool, error) {
 	live := &v1alpha1.Machine{}
 	err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(machine), live)
@@ -69,7 +69,14 @@ func (c *Controller) deletionOrdered(ctx context.Context, machine *v1alpha1.Mach
 	if err != nil {
 		return false, fmt.Errorf("getting the machine from the hub before removing anything: %w", err)
 	}
-	return live.UID == machine.UID && !live.DeletionTimestamp.IsZero(), nil
+	if live.UID != machine.UID || live.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	// A freeze that was ordered a moment ago counts too.
+	if err := c.Refresh(ctx); err != nil {
+		return false, fmt.Errorf("asking the hub whether the cluster is frozen: %w", err)
+	}
+	return true, c.Freeze.Check()
 }
 
 // removeInstances lets every driver remove what it has for the Machine, whatever its configuration says by now.

@@ -263,6 +263,27 @@ func TestFrozen(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.gone(machine)).To(BeTrue())
 	})
+	t.Run("should delete nothing when the freeze comes to light only at the deletion", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-late")
+		node := b.ready(machine)
+		b.delete(machine)
+		b.refresh = func() error { b.frozen.frozen = true; return nil }
+		b.reconcile(machine)
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+	})
+	t.Run("should delete nothing while the hub does not say whether the cluster is frozen", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("frozen-unsaid")
+		node := b.ready(machine)
+		b.delete(machine)
+		b.refresh = func() error { return trouble("no answer") }
+		_, err := b.tryReconcile(machine)
+		b.Expect(err).To(MatchError(ContainSubstring("no answer")))
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+	})
 	t.Run("should stop a deletion that it freezes in", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("frozen-middle")

@@ -43,6 +43,8 @@ type bed struct {
 	requests   *requestLog
 	recorder   *events.FakeRecorder
 	controller *Controller
+	// refresh is what reading the hub's Cluster does.
+	refresh func() error
 
 	// faults of the agent's clients, by "verb Kind", used up one by one.
 	mu     sync.Mutex
@@ -91,7 +93,9 @@ func (b *bed) start() {
 	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
 	b.recorder = events.NewFakeRecorder(100)
 	var err error
+	b.refresh = func() error { return nil }
 	b.controller, err = New(Deps{
+		Refresh:     func(context.Context) error { return b.refresh() },
 		ClusterName: b.namespace, Hub: gate.HubClient(agent), HubReader: b.admin, Target: gate.Client(agent), TargetReader: b.admin,
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
 		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),

@@ -82,10 +82,13 @@ func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
 		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonTargetUnreachable,
 			Message: "The agent has not proven that it reaches its cluster's API server: " + target.Message}
 	}
+	if ordered := freeze.OfAnnotation("Cluster", cluster); ordered.Frozen {
+		return ordered
+	}
 	if agent := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition); agent != nil && agent.Status == metav1.ConditionTrue {
 		return freeze.Verdict{Frozen: true, Reason: agent.Reason, Message: "The agent is frozen: " + agent.Message}
 	}
-	return freeze.OfAnnotation("Cluster", cluster)
+	return freeze.Verdict{}
 }
 
 // readyTable is what Ready is made of. A freeze counts only if all the rest is known: what follows from
