@@ -74,7 +74,7 @@ func realCluster(t *testing.T) *cluster {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hollow-node-test-")
+	dir, err := os.MkdirTemp("", "hollow-node-test-") //nolint:usetesting // The cluster outlives the test that starts it.
 	if err != nil {
 		t.Fatal(err)
 	}

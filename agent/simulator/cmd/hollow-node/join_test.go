@@ -66,7 +66,7 @@ func TestANodeTakesARenewedBootstrapToken(t *testing.T) {
 	p.start(t)
 	throughout(t, "with a token that is not valid", 3*time.Second, func(ctx context.Context) error {
 		if own, err := p.requests(ctx); err != nil || len(own) != 0 {
-			return fmt.Errorf("%d requests, %v", len(own), err)
+			return fmt.Errorf("%d requests, error %s", len(own), fmt.Sprint(err))
 		}
 		if code, text := p.probe("/healthz"); code != 200 && code != 0 {
 			return fmt.Errorf("healthz: %d %s", code, text)
@@ -84,7 +84,7 @@ func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
 	p.decide(t, certificatesv1.CertificateDenied)
 	throughout(t, "denied", 3*time.Second, func(ctx context.Context) error {
 		if own, err := p.requests(ctx); err != nil || len(own) != 1 {
-			return fmt.Errorf("want the one denied request, got %d, %v", len(own), err)
+			return fmt.Errorf("want the one denied request, got %d, error %s", len(own), fmt.Sprint(err))
 		}
 		return p.expectProbe("/healthz", 200)
 	})

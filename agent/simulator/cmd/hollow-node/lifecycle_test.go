@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
 func newQuantity(value int64) *resource.Quantity {

@@ -10,9 +10,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/hollownode"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"

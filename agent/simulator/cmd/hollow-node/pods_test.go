@@ -118,7 +118,7 @@ func (p *process) deleteAndWait(t *testing.T, name string) {
 	}
 	eventually(t, "the pod is gone", 20*time.Second, func(ctx context.Context) error {
 		if _, err := pods.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("want it not found, got %v", err)
+			return fmt.Errorf("want it not found, got %s", fmt.Sprint(err))
 		}
 		return nil
 	})

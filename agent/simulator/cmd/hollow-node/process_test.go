@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
 // process is a hollow-node with its directories.

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )

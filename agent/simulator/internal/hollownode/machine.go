@@ -8,12 +8,13 @@ import (
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	"github.com/google/uuid"
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
 const (

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"

@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 	corev1 "k8s.io/api/core/v1"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// pass lets time pass.
+var pass = time.Sleep //nolint:forbidigo // In a synctest bubble it is the fake clock that moves on.
+
 // waited is how long the loop was held back.
 func waited(p *pacer) time.Duration {
 	before := time.Now()
@@ -19,7 +22,7 @@ func TestPacer(t *testing.T) {
 		if got := waited(p); got != 0 {
 			t.Errorf("a new pacer held the loop back for %s", got)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if got := waited(p); got != 5*time.Second {
 			t.Errorf("idle: want the idle time, got %s", got)
 		}
@@ -27,7 +30,7 @@ func TestPacer(t *testing.T) {
 		if got := waited(p); got != 0 {
 			t.Errorf("in use: held back for %s", got)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if got := waited(p); got != 0 {
 			t.Errorf("in use for long: held back for %s", got)
 		}
@@ -35,7 +38,7 @@ func TestPacer(t *testing.T) {
 		if got := waited(p); got != 0 {
 			t.Errorf("just used: held back for %s", got)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if got := waited(p); got != 5*time.Second {
 			t.Errorf("idle again: want the idle time, got %s", got)
 		}
@@ -45,12 +48,12 @@ func TestPacer(t *testing.T) {
 func TestPacerWakesEveryWaitingLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(time.Hour, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		ended := make(chan time.Duration, 2)
 		for range 2 {
 			go func() { ended <- waited(p) }()
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		defer p.use()()
 		for range 2 {
 			if got := <-ended; got != time.Second {
