@@ -39,6 +39,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -201,7 +202,7 @@ func (f *fixture) kubelet(name string) client.Client {
 	f.Expect(err).NotTo(HaveOccurred())
 	bootstrap, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[hollownode.BootstrapKubeconfigFileName])
 	f.Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(f.identity(bootstrap, name), client.Options{Scheme: testenv.Scheme()})
+	c, err := client.New(f.identity(bootstrap, name), client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: configuration.NodeName, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
 	node.Spec.ProviderID = configuration.ProviderID
@@ -223,7 +224,7 @@ func (f *fixture) identity(bootstrap *rest.Config, name string) *rest.Config {
 	csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	csr.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	asker, err := client.New(bootstrap, client.Options{Scheme: testenv.Scheme()})
+	asker, err := client.New(bootstrap, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(asker.Create(context.Background(), csr)).To(Succeed())
 	f.Eventually(func() ([]byte, error) {

@@ -32,7 +32,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 func TestRun(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAnotherMachinesTokenGetsNoIdentity(t *testing.T) {
 	csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	csr.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	thief, err := client.New(bootstrap, client.Options{Scheme: testenv.Scheme()})
+	thief, err := client.New(bootstrap, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(thief.Create(context.Background(), csr)).To(Succeed())
 	// The agent has looked at it when it has approved one that came later.

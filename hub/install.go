@@ -9,17 +9,14 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // Install applies what a hub needs on its API server: the kinds, the hub's namespace and service account,
 // and the roles of hub and agents. It returns when the API server serves the kinds, or ctx is done. Install
 // again to upgrade; what is as wanted is left as it is.
 func Install(ctx context.Context, target *rest.Config) error {
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
-	direct, err := client.New(target, client.Options{Scheme: scheme})
+	direct, err := client.New(target, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}

@@ -14,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,11 +25,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 const (
@@ -54,16 +52,12 @@ func Run(ctx context.Context, options Options) error {
 	if options.Logger.GetSink() == nil {
 		options.Logger = logr.Discard()
 	}
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
-	hub, err := newManager(scheme, options)
+	hub, err := newManager(options)
 	if err != nil {
 		return err
 	}
 	if !options.NoLeaderElection {
-		if err := ensureNamespace(ctx, scheme, options); err != nil {
+		if err := ensureNamespace(ctx, options); err != nil {
 			return err
 		}
 	}
@@ -81,17 +75,9 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering kinds: %w", err)
-	}
-	return scheme, nil
-}
-
-func newManager(scheme *runtime.Scheme, options Options) (manager.Manager, error) {
+func newManager(options Options) (manager.Manager, error) {
 	hub, err := ctrl.NewManager(options.Config, manager.Options{
-		Scheme:                  scheme,
+		Scheme:                  scheme.New(),
 		Cache:                   cacheOptions(),
 		Logger:                  options.Logger,
 		LeaderElection:          !options.NoLeaderElection,
@@ -114,8 +100,8 @@ func newManager(scheme *runtime.Scheme, options Options) (manager.Manager, error
 }
 
 // ensureNamespace makes the namespace of the leader's lease, unless it is there.
-func ensureNamespace(ctx context.Context, scheme *runtime.Scheme, options Options) error {
-	direct, err := client.New(options.Config, client.Options{Scheme: scheme})
+func ensureNamespace(ctx context.Context, options Options) error {
+	direct, err := client.New(options.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}

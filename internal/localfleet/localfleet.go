@@ -21,6 +21,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/simcluster"
 )
 
@@ -176,7 +177,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	if err != nil {
 		return cluster, nil, err
 	}
-	c, err := client.New(restConfig, client.Options{Scheme: scheme()})
+	c, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
 	}

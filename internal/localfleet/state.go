@@ -10,11 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/process"
 	"github.com/hollowfleet/hollowfleet/internal/simcluster"
 )
@@ -104,11 +99,4 @@ func (s State) remove(ctx context.Context, dir string) error {
 		return fmt.Errorf("removing the fleet's directory: %w", err)
 	}
 	return nil
-}
-
-func scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
 }

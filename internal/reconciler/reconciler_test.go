@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -80,7 +81,7 @@ func newFixture(t *testing.T) *fixture {
 		},
 	}}
 	g.Expect(environment.Client.Create(ctx, f.set)).To(Succeed())
-	watching, err := client.NewWithWatch(environment.Config, client.Options{Scheme: testenv.Scheme()})
+	watching, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	g.Expect(err).NotTo(HaveOccurred())
 	counted := interceptor.NewClient(watching, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {

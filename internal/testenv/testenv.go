@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/simcluster"
 )
 
@@ -54,17 +52,6 @@ func Binary(name string) (string, error) {
 		return "", fmt.Errorf("program %s is not built: run make build (%w)", name, err)
 	}
 	return path, nil
-}
-
-// Scheme knows the kinds of Kubernetes and of Hollowfleet.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			panic(err) // Two kinds of one name: a mistake in the code, found by any test.
-		}
-	}
-	return scheme
 }
 
 // Environment is a control plane with Hollowfleet's kinds installed.
@@ -109,7 +96,7 @@ func (e *Environment) install(ctx context.Context) error {
 	if e.Config, err = e.Cluster.RESTConfig(); err != nil {
 		return err
 	}
-	if e.Client, err = client.New(e.Config, client.Options{Scheme: Scheme()}); err != nil {
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme.New()}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	return manifests.InstallCRDs(ctx, e.Client, config.CRDs, "crd")

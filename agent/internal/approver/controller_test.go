@@ -20,7 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // bed has a Machine m1 whose token is t1, and a controller that reads requests from a cache as the agent does.
@@ -50,7 +50,7 @@ func newBed(t *testing.T) *bed {
 	if err := b.admin.Create(t.Context(), machine); err != nil {
 		t.Fatal(err)
 	}
-	cached, err := cluster.New(environment.Config, func(o *cluster.Options) { o.Scheme = testenv.Scheme() })
+	cached, err := cluster.New(environment.Config, func(o *cluster.Options) { o.Scheme = scheme.New() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (b *bed) submit(g *WithT, csr *certificatesv1.CertificateSigningRequest) *c
 	for key, value := range csr.Spec.Extra {
 		config.Impersonate.Extra[key] = value
 	}
-	as, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	as, err := client.New(config, client.Options{Scheme: scheme.New()})
 	g.Expect(err).NotTo(HaveOccurred())
 	csr.GenerateName = "csr-"
 	g.Expect(as.Create(context.Background(), csr)).To(Succeed())

@@ -26,7 +26,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
@@ -73,7 +73,7 @@ func (r *requestLog) Remove(_ context.Context, node string) error {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	environment := agenttest.Environment(t)
-	admin, err := client.NewWithWatch(environment.Config, client.Options{Scheme: testenv.Scheme()})
+	admin, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

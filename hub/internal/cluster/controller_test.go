@@ -22,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -92,7 +93,7 @@ func (f *fixture) agent(cluster string) client.Client {
 	f.t.Helper()
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{v1alpha1.AgentGroupPrefix + cluster, "system:authenticated"}}
-	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	f.Expect(err).NotTo(HaveOccurred())
 	return c
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -45,7 +46,7 @@ func Name() string { return "c-" + rand.String(8) }
 // Client is a direct client of an administrator.
 func Client(t *testing.T, environment *testenv.Environment) client.WithWatch {
 	t.Helper()
-	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: testenv.Scheme()})
+	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
 	}
