@@ -15,10 +15,12 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
+// +kubebuilder:printcolumn:name="Frozen Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].reason`
 // +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machines.total`
 // +kubebuilder:printcolumn:name="Ready Machines",type=integer,JSONPath=`.status.machines.ready`
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.kubernetesVersion`
 // +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agentVersion`,priority=1
+// +kubebuilder:printcolumn:name="Clock Skew",type=string,JSONPath=`.status.clockSkew`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also a namespace and a label value"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: lower-case letters, digits and '-' only, starting and ending with a letter or digit, because the name is also a namespace"
@@ -53,12 +55,49 @@ const (
 	AcceptanceDenied Acceptance = "Denied"
 )
 
+// AcceptancePolicy says who decides that a pending cluster may join.
+//
+// +kubebuilder:validation:Enum=Manual;Auto
+type AcceptancePolicy string
+
+// The values of AcceptancePolicy.
+const (
+	// AcceptanceManual: a person sets spec.acceptance.
+	AcceptanceManual AcceptancePolicy = "Manual"
+	// AcceptanceAuto: a pending cluster counts as accepted. Whoever holds its join token joins at once.
+	AcceptanceAuto AcceptancePolicy = "Auto"
+)
+
+// CredentialType is a kind of credential.
+//
+// +kubebuilder:validation:Enum=Certificate;ServiceAccountToken
+type CredentialType string
+
+// The values of CredentialType.
+const (
+	// CredentialCertificate: a client certificate that the hub's API server signs for the agent's own key.
+	CredentialCertificate CredentialType = "Certificate"
+	// CredentialServiceAccountToken: a token of the ServiceAccount hollowfleet-agent in the cluster's
+	// namespace, for hubs whose API server signs no client certificates.
+	CredentialServiceAccountToken CredentialType = "ServiceAccountToken"
+)
+
 // ClusterSpec is the user's will for a cluster.
 type ClusterSpec struct {
 	// acceptance lets the cluster join. Default Pending.
 	// +kubebuilder:default=Pending
 	// +optional
 	Acceptance Acceptance `json:"acceptance,omitempty"`
+
+	// acceptancePolicy says what happens while acceptance is Pending. Default Manual.
+	// +kubebuilder:default=Manual
+	// +optional
+	AcceptancePolicy AcceptancePolicy `json:"acceptancePolicy,omitempty"`
+
+	// credential is the kind of credential that the agent uses on the hub. Default Certificate.
+	// +kubebuilder:default=Certificate
+	// +optional
+	Credential CredentialType `json:"credential,omitempty"`
 
 	// heartbeat sets how the hub judges whether the agent is connected.
 	// +kubebuilder:default={periodSeconds: 10, graceSeconds: 40}
@@ -96,6 +135,12 @@ type ClusterStatus struct {
 	// machines counts the cluster's Machines. Written by the hub.
 	// +optional
 	Machines *MachineCounts `json:"machines,omitempty"`
+
+	// clockSkew is how far the agent's clock is ahead of the hub's, in whole seconds, negative if behind; the
+	// time that a Lease renewal takes to arrive makes it up to a second less. Absent below 2 seconds. Written
+	// by the hub.
+	// +optional
+	ClockSkew *metav1.Duration `json:"clockSkew,omitempty"`
 
 	// clusterUID is the UID of the workload cluster's kube-system namespace: its identity. Written by the agent.
 	// +optional

@@ -37,6 +37,15 @@ const (
 	MachineNodeReadyCondition = "NodeReady"
 	// MachineConfigurationValidCondition: the provider could read spec and provider configuration.
 	MachineConfigurationValidCondition = "ConfigurationValid"
+	// MachineHealthyCondition: the Node is Ready and has none of the listed bad conditions; False since the time
+	// from which the health timeout counts.
+	MachineHealthyCondition = "Healthy"
+	// MachineUpdatedCondition: the instance was made from the Machine's present spec. False while it waits for
+	// its turn, is drained, or is updated; its reason says which.
+	MachineUpdatedCondition = "Updated"
+	// MachineDrainedCondition tells how the drain before a deletion or an update goes. Absent when nothing is
+	// to be drained.
+	MachineDrainedCondition = "Drained"
 )
 
 // Condition types of a MachineSet and a MachineDeployment, with the meaning of apps/v1. Written by the hub.
@@ -46,6 +55,9 @@ const (
 	ProgressingCondition = "Progressing"
 	// ReplicaFailureCondition is True when Machines cannot be created or deleted.
 	ReplicaFailureCondition = "ReplicaFailure"
+	// RemediationAllowedCondition is False when more Machines are unhealthy than maxUnhealthy allows, so that
+	// nothing is replaced; its message lists them and asks for a person.
+	RemediationAllowedCondition = "RemediationAllowed"
 )
 
 // Reasons. One reason may serve conditions of several kinds.
@@ -119,9 +131,37 @@ const (
 	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
 	ReasonRollingOut             = "RollingOut"
 	ReasonPaused                 = "Paused"
+	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonTooManyUnhealthy and ReasonWithinMaxUnhealthy compare unhealthy Machines with maxUnhealthy.
+	ReasonTooManyUnhealthy   = "TooManyUnhealthy"
+	ReasonWithinMaxUnhealthy = "WithinMaxUnhealthy"
+
+	// ReasonHealthy, ReasonUnhealthyNodeCondition: what Healthy says of the Node; beside them NodeNotReady and
+	// NodeStatusUnknown.
+	ReasonHealthy                = "Healthy"
+	ReasonUnhealthyNodeCondition = "UnhealthyNodeCondition"
+
+	// ReasonUpToDate, ReasonAwaitingUpdate, ReasonDraining, ReasonUpdating, ReasonInPlaceUnsupported and
+	// ReasonUpdateFailed describe an update in place.
+	ReasonUpToDate           = "UpToDate"
+	ReasonAwaitingUpdate     = "AwaitingUpdate"
+	ReasonDraining           = "Draining"
+	ReasonUpdating           = "Updating"
+	ReasonInPlaceUnsupported = "InPlaceUnsupported"
+	ReasonUpdateFailed       = "UpdateFailed"
+
+	// ReasonDrained, ReasonDrainTimedOut, ReasonDrainSkipped, ReasonMisconfiguredBudget and
+	// ReasonAwaitingHook describe a drain, beside Draining. A misconfigured budget allows no disruption at all.
+	ReasonDrained             = "Drained"
+	ReasonDrainTimedOut       = "DrainTimedOut"
+	ReasonDrainSkipped        = "DrainSkipped"
+	ReasonMisconfiguredBudget = "MisconfiguredBudget"
+	ReasonAwaitingHook        = "AwaitingHook"
 )
 
-// Terminal errors of a Machine (status.errorReason): the user has to change something; nothing is retried.
+// Terminal errors of a Machine (status.errorReason): nothing is retried. After a timeout the MachineSet replaces
+// the Machine; with any other the user has to change something.
 const (
 	// ErrorInvalidConfiguration: spec or provider configuration cannot be used as it is.
 	ErrorInvalidConfiguration = "InvalidConfiguration"
@@ -129,4 +169,11 @@ const (
 	ErrorUnknownProvider = "UnknownProvider"
 	// ErrorMachineClassNotFound: spec.providerConfig.valueRef names no MachineClass of the namespace.
 	ErrorMachineClassNotFound = "MachineClassNotFound"
+	// ErrorUnsupportedKubeletVersion: spec.versions.kubelet is newer than the API server or more than three
+	// minor versions older (https://kubernetes.io/releases/version-skew-policy/).
+	ErrorUnsupportedKubeletVersion = "UnsupportedKubeletVersion"
+	// ErrorCreationTimeout: the Node was not Ready within timeouts.creation.
+	ErrorCreationTimeout = "CreationTimeout"
+	// ErrorHealthTimeout: the Machine was unhealthy for timeouts.health.
+	ErrorHealthTimeout = "HealthTimeout"
 )

@@ -81,9 +81,43 @@ type MachineTemplateBody struct {
 	// +optional
 	Versions MachineVersions `json:"versions,omitzero"`
 
+	// timeouts bound the steps of a Machine's life. Default per field: the MachineClass's, else the field's.
+	// +optional
+	Timeouts *MachineTimeouts `json:"timeouts,omitempty"`
+
+	// unhealthyNodeConditions are types of Node conditions, such as node-problem-detector's KernelDeadlock, that
+	// make the Machine unhealthy while they are True. Default: the MachineClass's, else none; the Node's Ready
+	// condition always counts.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=316
+	// +listType=set
+	// +optional
+	UnhealthyNodeConditions []string `json:"unhealthyNodeConditions,omitempty"`
+
 	// providerConfig says which provider makes the machine, and how.
 	// +required
 	ProviderConfig ProviderConfig `json:"providerConfig"`
+}
+
+// MachineTimeouts bound the steps of a Machine's life. The time that the cluster is frozen does not count.
+type MachineTimeouts struct {
+	// creation is how long a new Machine may take until its Node is Ready; then it fails. Default 20m.
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self > duration('0s')",message="timeouts.creation: must be more than 0s"
+	// +optional
+	Creation *metav1.Duration `json:"creation,omitempty"`
+	// health is how long a Machine may be unhealthy until it fails. Default 10m.
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self > duration('0s')",message="timeouts.health: must be more than 0s"
+	// +optional
+	Health *metav1.Duration `json:"health,omitempty"`
+	// drain is how long a drain may take, counted from the Machine's deletion or from the start of its update;
+	// then the Machine goes on without. Default 2h.
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('0s')",message="timeouts.drain: must not be negative"
+	// +optional
+	Drain *metav1.Duration `json:"drain,omitempty"`
 }
 
 // NodeMetadata is the part of a Node's metadata that a Machine sets.
@@ -168,7 +202,7 @@ type MachineClassReference struct {
 
 // MachinePhase is a Machine's place in its life, for people; programs read the conditions.
 //
-// +kubebuilder:validation:Enum=Pending;Provisioning;Running;Unknown;Failed;Terminating
+// +kubebuilder:validation:Enum=Pending;Provisioning;Running;Updating;Unknown;Failed;Terminating
 type MachinePhase string
 
 // The phases of a Machine.
@@ -179,9 +213,12 @@ const (
 	MachineProvisioning MachinePhase = "Provisioning"
 	// MachineRunning: the Node has joined and was Ready; the Ready condition tells how it is now.
 	MachineRunning MachinePhase = "Running"
+	// MachineUpdating: the instance is drained and updated in place.
+	MachineUpdating MachinePhase = "Updating"
 	// MachineUnknown: the Node's state cannot be told.
 	MachineUnknown MachinePhase = "Unknown"
-	// MachineFailed: a terminal error; errorReason and errorMessage say what the user has to change.
+	// MachineFailed: a terminal error; errorReason and errorMessage say what. The MachineSet replaces a Machine
+	// that ran into a timeout; with any other error the user has to change something.
 	MachineFailed MachinePhase = "Failed"
 	// MachineTerminating: the Machine is being deleted.
 	MachineTerminating MachinePhase = "Terminating"
@@ -244,7 +281,7 @@ type MachineStatus struct {
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 
-	// conditions: PodRunning, NodeReady, ConfigurationValid, Ready.
+	// conditions: PodRunning, NodeReady, ConfigurationValid, Healthy, Updated, Drained, Ready.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

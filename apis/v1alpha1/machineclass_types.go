@@ -47,10 +47,40 @@ type MachineClassSpec struct {
 	// +optional
 	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
 
+	// timeouts of the Machines of this class that set none themselves.
+	// +optional
+	Timeouts *MachineTimeouts `json:"timeouts,omitempty"`
+
+	// unhealthyNodeConditions of the Machines of this class that list none themselves.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=316
+	// +listType=set
+	// +optional
+	UnhealthyNodeConditions []string `json:"unhealthyNodeConditions,omitempty"`
+
+	// drainPolicy says whether a Node is drained before its Machine is deleted or updated. Default Drain.
+	// +kubebuilder:default=Drain
+	// +optional
+	DrainPolicy DrainPolicy `json:"drainPolicy,omitempty"`
+
 	// nodeTemplate describes the Node of such a machine before there is one, for scaling from zero.
 	// +optional
 	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
 }
+
+// DrainPolicy says whether Nodes are drained.
+//
+// +kubebuilder:validation:Enum=Drain;Skip
+type DrainPolicy string
+
+// The values of DrainPolicy.
+const (
+	// DrainNodes evicts the pods of a Node, within their disruption budgets, before it goes.
+	DrainNodes DrainPolicy = "Drain"
+	// SkipDrain lets a Node go with its pods, for throw-away nodes.
+	SkipDrain DrainPolicy = "Skip"
+)
 
 // NodeTemplate is what a Node of a MachineClass will look like.
 type NodeTemplate struct {

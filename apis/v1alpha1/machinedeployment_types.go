@@ -39,6 +39,7 @@ type MachineDeployment struct {
 // +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.size() <= 15",message="spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
 // +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || !has(self.minReadySeconds) || self.progressDeadlineSeconds > self.minReadySeconds",message="spec.progressDeadlineSeconds: must be more than spec.minReadySeconds, or no rollout could ever be in time",fieldPath=".progressDeadlineSeconds"
 type MachineDeploymentSpec struct {
 	// clusterName is the Cluster that the Machines belong to; it equals the namespace's name. Cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed: create the object in the other cluster's namespace"
@@ -60,7 +61,8 @@ type MachineDeploymentSpec struct {
 	// +required
 	Selector MachineSelector `json:"selector"`
 
-	// template of the Machines. A changed template makes a new MachineSet.
+	// template of the Machines. A change of metadata, spec.metadata, spec.taints, spec.roles, spec.timeouts or
+	// spec.unhealthyNodeConditions reaches the Machines that there are; any other makes a new MachineSet.
 	// +required
 	Template MachineTemplate `json:"template"`
 
@@ -74,6 +76,13 @@ type MachineDeploymentSpec struct {
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
+	// progressDeadlineSeconds is how long a rollout may make no progress until Progressing turns False. The
+	// rollout goes on trying. Frozen and paused time does not count. Must be more than minReadySeconds. Default 1800.
+	// +kubebuilder:default=1800
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
 	// revisionHistoryLimit is how many MachineSets of older templates are kept at 0 replicas. Default 10.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
@@ -84,17 +93,30 @@ type MachineDeploymentSpec struct {
 	// paused stops a rollout where it is; scaling and replacing lost Machines go on. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// deletePolicy says which of equally good Machines a scale-down takes. Default Oldest.
+	// +kubebuilder:default=Oldest
+	// +optional
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// remediation bounds the replacement of failed Machines.
+	// +kubebuilder:default={}
+	// +optional
+	Remediation Remediation `json:"remediation,omitzero"`
 }
 
 // MachineDeploymentStrategyType names a way to replace Machines.
 //
-// +kubebuilder:validation:Enum=RollingUpdate;Recreate;OnDelete
+// +kubebuilder:validation:Enum=RollingUpdate;InPlace;Recreate;OnDelete
 type MachineDeploymentStrategyType string
 
 // The strategies.
 const (
 	// RollingUpdate replaces Machines step by step within maxSurge and maxUnavailable.
 	RollingUpdate MachineDeploymentStrategyType = "RollingUpdate"
+	// InPlace updates Machines where they are, with the same name and Node, within maxUnavailable: cordon, drain,
+	// update, wait until Ready, uncordon. A Machine whose provider cannot do that is replaced.
+	InPlace MachineDeploymentStrategyType = "InPlace"
 	// Recreate deletes all Machines of older templates before it makes new ones.
 	Recreate MachineDeploymentStrategyType = "Recreate"
 	// OnDelete replaces a Machine when somebody deletes it.
@@ -104,6 +126,7 @@ const (
 // MachineDeploymentStrategy says how to replace Machines of an older template.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || self.type == 'RollingUpdate'",message="spec.strategy.rollingUpdate: only with type RollingUpdate"
+// +kubebuilder:validation:XValidation:rule="!has(self.inPlace) || self.type == 'InPlace'",message="spec.strategy.inPlace: only with type InPlace"
 type MachineDeploymentStrategy struct {
 	// type of the strategy. Default RollingUpdate.
 	// +kubebuilder:default=RollingUpdate
@@ -112,7 +135,37 @@ type MachineDeploymentStrategy struct {
 	// rollingUpdate bounds a rolling update. Only with type RollingUpdate.
 	// +optional
 	RollingUpdate *RollingUpdateBounds `json:"rollingUpdate,omitempty"`
+	// inPlace bounds an update in place. Only with type InPlace.
+	// +optional
+	InPlace *InPlaceUpdate `json:"inPlace,omitempty"`
 }
+
+// InPlaceUpdate bounds an update in place.
+type InPlaceUpdate struct {
+	// maxUnavailable is how many Machines fewer than replicas may be available: a number of 1 or more, or a
+	// percentage of replicas rounded down, but at least 1. Default 1.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailable: a number of 1 or more, or a percentage from 1% to 100%, because a Machine is not available while it is updated"
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// trigger says what starts the update of a Machine. Default Auto.
+	// +kubebuilder:default=Auto
+	// +optional
+	Trigger InPlaceTrigger `json:"trigger,omitempty"`
+}
+
+// InPlaceTrigger says what starts the update of a Machine in place.
+//
+// +kubebuilder:validation:Enum=Auto;Manual
+type InPlaceTrigger string
+
+// The values of InPlaceTrigger.
+const (
+	// InPlaceAuto: the hub chooses the next Machine.
+	InPlaceAuto InPlaceTrigger = "Auto"
+	// InPlaceManual: only a Machine with the label hollowfleet.io/update-in-place=true is updated.
+	InPlaceManual InPlaceTrigger = "Manual"
+)
 
 // RollingUpdateBounds bound a rolling update at every instant.
 //
@@ -160,7 +213,7 @@ type MachineDeploymentStatus struct {
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
-	// conditions: Available, Progressing, ReplicaFailure, Frozen.
+	// conditions: Available, Progressing, ReplicaFailure, RemediationAllowed, Frozen.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // MachineSet keeps a number of Machines of one template.
@@ -60,9 +61,52 @@ type MachineSetSpec struct {
 	// +required
 	Selector MachineSelector `json:"selector"`
 
-	// template of the Machines. A change reaches Machines made later only.
+	// template of the Machines. A change of metadata, spec.metadata, spec.taints, spec.roles, spec.timeouts or
+	// spec.unhealthyNodeConditions reaches the Machines that there are, any other only those made later.
 	// +required
 	Template MachineTemplate `json:"template"`
+
+	// deletePolicy says which of equally good Machines a scale-down takes. Default Oldest.
+	// +kubebuilder:default=Oldest
+	// +optional
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// remediation bounds the replacement of failed Machines.
+	// +kubebuilder:default={}
+	// +optional
+	Remediation Remediation `json:"remediation,omitzero"`
+}
+
+// DeletePolicy orders the Machines that a scale-down may take. Machines that are marked or unhealthy, or that
+// have a lower deletion priority, go first under every policy.
+//
+// +kubebuilder:validation:Enum=Oldest;Newest;Random
+type DeletePolicy string
+
+// The values of DeletePolicy.
+const (
+	DeleteOldest DeletePolicy = "Oldest"
+	DeleteNewest DeletePolicy = "Newest"
+	DeleteRandom DeletePolicy = "Random"
+)
+
+// Remediation bounds the replacement of failed Machines of one MachineSet.
+type Remediation struct {
+	// maxUnhealthy is how many Machines may be unhealthy for any of them to be replaced: a number, or a
+	// percentage of replicas rounded down. Above it nothing is replaced and the condition RemediationAllowed
+	// says which Machines need a person. 0 replaces nothing. Default 40%.
+	// +kubebuilder:default="40%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnhealthy: a number of 0 or more, or a percentage up to 100%"
+	// +optional
+	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
+	// maxInFlight is how many failed Machines may be in replacement at once: a number of 1 or more, or a
+	// percentage of replicas rounded up. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxInFlight: a number of 1 or more, or a percentage from 1% to 100%"
+	// +optional
+	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
 }
 
 // MachineSetStatus is what the hub knows of a MachineSet. Counts may lag by a few seconds: changes that come
@@ -84,7 +128,7 @@ type MachineSetStatus struct {
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas"`
 
-	// conditions: Available, ReplicaFailure, Frozen.
+	// conditions: Available, ReplicaFailure, RemediationAllowed, Frozen.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

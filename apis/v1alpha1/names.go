@@ -17,6 +17,13 @@ const (
 	// MachineNameLabel names the Machine that a pod or Secret of the workload cluster serves. Written by the agent.
 	MachineNameLabel = "hollowfleet.io/machine-name"
 
+	// UpdateInPlaceLabel with the value "true" on a Machine starts its update when its deployment's strategy is
+	// InPlace with trigger Manual. Written by users, removed by the hub when the update starts.
+	UpdateInPlaceLabel = "hollowfleet.io/update-in-place"
+	// ForceDeletionLabel with the value "true" on a Machine lets its deletion go on without drain and hooks.
+	// Written by users.
+	ForceDeletionLabel = "hollowfleet.io/force-deletion"
+
 	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers.
 	HollowNodeLabel = "hollowfleet.io/hollow"
 	// KubeletVersionSourceLabel, on a Node, tells whether the kubelet version that it reports is that of the
@@ -48,6 +55,30 @@ const (
 	// DeleteMachineAnnotation marks the Machine that a scale-down takes first. Written by cluster-autoscaler
 	// or a user.
 	DeleteMachineAnnotation = "hollowfleet.io/delete-machine"
+	// DeletionPriorityAnnotation on a Machine, a whole number, makes a scale-down take lower ones first; a Machine
+	// without it has DefaultDeletionPriority. Written by users.
+	DeletionPriorityAnnotation = "hollowfleet.io/deletion-priority"
+	// InPlaceUpdateAnnotation on a Machine has the revision to which the hub last moved it for an update in
+	// place. Written by the hub.
+	InPlaceUpdateAnnotation = "hollowfleet.io/in-place-update"
+	// TransferAnnotation on a MachineSet keeps its controller from creating, deleting, adopting and releasing
+	// while the MachineDeployment moves Machines from one set to the next. Written by the hub.
+	TransferAnnotation = "hollowfleet.io/transfer"
+	// PreDrainHookPrefix and PreTerminateHookPrefix, followed by a name, are annotations on a Machine that hold
+	// its deletion before the drain, or before its instance is removed, until somebody removes them. Written by users.
+	PreDrainHookPrefix     = "pre-drain.hook.hollowfleet.io/"
+	PreTerminateHookPrefix = "pre-terminate.hook.hollowfleet.io/"
+	// AllowKubeletVersionSkewAnnotation with the value "true" on a Machine allows a kubelet version outside of
+	// Kubernetes' version skew policy. Written by users.
+	AllowKubeletVersionSkewAnnotation = "hollowfleet.io/allow-kubelet-version-skew"
+	// RollbackAnnotation on a MachineDeployment tells which revision its template was last taken back to.
+	// Written by kubectl hollow rollout undo.
+	RollbackAnnotation = "hollowfleet.io/rolled-back-to"
+	// NodeCordonedAnnotation, on a Node, tells that the agent cordoned it, so that it uncordons only its own.
+	// Written by the agent.
+	NodeCordonedAnnotation = "hollowfleet.io/cordoned"
+	// FreezeUserAnnotation tells who set FreezeAnnotation. Written by kubectl hollow freeze.
+	FreezeUserAnnotation = "hollowfleet.io/freeze-user"
 	// NodeMachineAnnotation, on a Node, names its Machine. Written by the agent.
 	NodeMachineAnnotation = "hollowfleet.io/machine"
 	// NodeClusterNamespaceAnnotation, on a Node, names its Machine's namespace on the hub. Written by the agent.
@@ -64,6 +95,9 @@ const (
 	ExitCodeAnnotation  = "hollowfleet.io/exit-code"
 )
 
+// DefaultDeletionPriority is the deletion priority of a Machine without DeletionPriorityAnnotation.
+const DefaultDeletionPriority = 3
+
 // Finalizers, and the names and group of identities.
 const (
 	// MachineFinalizer keeps a Machine until its agent has removed pod, Node and credentials. Written by the
@@ -78,6 +112,19 @@ const (
 
 	// AgentLeaseName is the Lease in the cluster's namespace on the hub that its agent renews.
 	AgentLeaseName = "hollowfleet-agent"
+	// AgentUserPrefix, followed by the cluster's name, is the user name of the identity that a cluster's agent
+	// uses on the hub.
+	AgentUserPrefix = "hollowfleet.io:agent:"
+	// JoinGroupPrefix, followed by the cluster's name, is the group of a bootstrap token with which the
+	// cluster's agent joins (auth-extra-groups of its Secret). It may read its own Cluster and ask for its own
+	// certificate, and nothing else.
+	JoinGroupPrefix = "system:bootstrappers:hollowfleet:"
+	// AgentRequestPrefix, followed by the cluster's name, is the name of the one CertificateSigningRequest that
+	// a cluster's agent may have at a time.
+	AgentRequestPrefix = "hollowfleet-agent-"
+	// AgentServiceAccount is the ServiceAccount of the agent in the cluster's namespace on the hub, if the
+	// cluster's credential is ServiceAccountToken.
+	AgentServiceAccount = "hollowfleet-agent"
 	// AgentGroupPrefix, followed by the cluster's name, is the group of the identity that a cluster's agent
 	// uses on the hub.
 	AgentGroupPrefix = "hollowfleet.io:cluster:"

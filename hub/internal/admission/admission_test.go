@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,6 +104,12 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 		"as many labels as can be": with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(15), many(63)
 		}),
+		"in place": with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{}}
+		}),
+		"timeouts": with(machine(), func(m *v1alpha1.Machine) {
+			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Minute}, Drain: &metav1.Duration{}}
+		}),
 		"surge 0":          with(deployment(), bounds("0", "1")),
 		"surge in percent": with(deployment(), bounds("25%", "100%")),
 	}
@@ -132,6 +139,13 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			c.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 30, GraceSeconds: 40}
 		}), "graceSeconds", "at least twice periodSeconds"},
 
+		"creation timeout of nothing": {with(machine(), func(m *v1alpha1.Machine) {
+			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{}}
+		}), "timeouts.creation", "more than 0s"},
+		"nothing in flight": {with(set(), func(s *v1alpha1.MachineSet) {
+			none := intstr.FromInt32(0)
+			s.Spec.Remediation.MaxInFlight = &none
+		}), "spec.remediation.maxInFlight", "1 or more"},
 		"both value and valueRef": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.ProviderConfig.Value = raw(`{"a":1}`) }),
 			"spec.providerConfig", "set exactly one of value and valueRef"},
 		"neither value nor valueRef": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.ProviderConfig = v1alpha1.ProviderConfig{} }),
@@ -192,7 +206,17 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			d.Spec.Strategy.Type = v1alpha1.Recreate
 		}), "spec.strategy.rollingUpdate", "only with type RollingUpdate"},
 		"unknown strategy": {with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.Type = "Someday" }),
-			"spec.strategy.type", `"RollingUpdate", "Recreate", "OnDelete"`},
+			"spec.strategy.type", `"RollingUpdate", "InPlace", "Recreate", "OnDelete"`},
+		"in-place bounds with another strategy": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Strategy.InPlace = &v1alpha1.InPlaceUpdate{}
+		}), "spec.strategy", "only with type InPlace"},
+		"in place with nothing unavailable": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			none := intstr.FromInt32(0)
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{MaxUnavailable: &none}}
+		}), "spec.strategy.inPlace.maxUnavailable", "1 or more"},
+		"progress deadline within minReadySeconds": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 60, new(int32(60))
+		}), "spec.progressDeadlineSeconds", "more than spec.minReadySeconds"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
