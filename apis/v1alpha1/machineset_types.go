@@ -93,7 +93,7 @@ const (
 // Remediation bounds the replacement of failed Machines of one MachineSet.
 type Remediation struct {
 	// maxUnhealthy is how many Machines may be unhealthy for any of them to be replaced: a number, or a
-	// percentage of replicas rounded down. Above it nothing is replaced and the condition RemediationAllowed
+	// percentage of replicas rounded up. Above it nothing is replaced and the condition RemediationAllowed
 	// says which Machines need a person. 0 replaces nothing. Default 40%.
 	// +kubebuilder:default="40%"
 	// +kubebuilder:validation:XIntOrString

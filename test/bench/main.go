@@ -24,6 +24,7 @@ import (
 type options struct {
 	clusters, machines int
 	rest, settle       time.Duration
+	roll               bool
 	timeout            time.Duration
 	output             string
 	binDir             string
@@ -46,9 +47,11 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a fleet on this machine",
-		Long: `Start a hub and workload clusters, scale a MachineDeployment in each from 0, and report what it took.
+		Long: `Start a hub and workload clusters, scale a MachineDeployment in each from 0, roll all Machines to
+another kubelet version, and report what it took.
 Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		Example: `  bench --clusters 3 --machines 20
+  bench --clusters 1 --machines 200 --rest 0s
   bench -o json > figures.json`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -60,7 +63,8 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 	cmd.Flags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
 	cmd.Flags().DurationVar(&opts.settle, "settle", 20*time.Second, "time between the last Machine's readiness and the measurement at rest")
 	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 15*time.Minute, "give up after this time")
+	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "give up after this time")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	return cmd

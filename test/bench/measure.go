@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,10 +25,14 @@ const (
 type figures struct {
 	Clusters int `json:"clusters"`
 	Machines int `json:"machinesPerCluster"`
-	// ReadySeconds is the time from scaling all deployments to the last Machine's readiness on the hub.
+	// ExistSeconds is the time from scaling all deployments until all Machine objects exist on the hub, and
+	// ReadySeconds the time to the last Machine's readiness there.
+	ExistSeconds float64 `json:"existSeconds"`
 	ReadySeconds float64 `json:"readySeconds"`
 	// WritesPerMachine counts hub writes from the scale until all are Ready, divided by the Machines.
 	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
+	// Roll is the rolling update; nil if it was left out.
+	Roll *rollFigures `json:"roll,omitempty"`
 	// RestSeconds is how long the measurement at rest took.
 	RestSeconds float64 `json:"restSeconds"`
 	// HubWritesPerMinute and TargetWritesPerMinute count writes at rest, the latter for one workload cluster.
@@ -50,13 +55,12 @@ func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figur
 		return nil, err
 	}
 	begin := time.Now()
-	if err := scaleAll(ctx, fleet, opts.machines); err != nil {
+	if err := patchAll(ctx, fleet, fmt.Sprintf(`{"spec":{"replicas":%d}}`, opts.machines)); err != nil {
 		return nil, err
 	}
-	if err := waitReady(ctx, opts, fleet); err != nil {
+	if err := result.waitReady(ctx, opts, fleet, begin); err != nil {
 		return nil, err
 	}
-	result.ReadySeconds = time.Since(begin).Seconds()
 	if err := sleep(ctx, opts.settle); err != nil {
 		return nil, err
 	}
@@ -66,7 +70,11 @@ func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figur
 	}
 	// Leases are the price of a cluster and a minute, not of a Machine: they are in the figures at rest.
 	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
-	return result, result.measureRest(ctx, opts, fleet)
+	if err := result.measureRest(ctx, opts, fleet); err != nil || !opts.roll {
+		return result, err
+	}
+	result.Roll, err = measureRoll(ctx, opts, fleet)
+	return result, err
 }
 
 func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfleet.Fleet) error {
@@ -123,6 +131,10 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
 			Spec: v1alpha1.MachineDeploymentSpec{
 				ClusterName: cluster, Replicas: ptr.To[int32](0),
+				Strategy: v1alpha1.MachineDeploymentStrategy{
+					Type:          v1alpha1.RollingUpdate,
+					RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: ptr.To(intstr.FromString(rollSurge))},
+				},
 				Selector: v1alpha1.MachineSelector{MatchLabels: labels},
 				Template: v1alpha1.MachineTemplate{
 					Metadata: v1alpha1.TemplateMetadata{Labels: labels},
@@ -140,18 +152,8 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
 	return nil
 }
 
-func scaleAll(ctx context.Context, fleet *localfleet.Fleet, machines int) error {
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, machines))
-	for _, member := range fleet.Members {
-		deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: deploymentName}}
-		if err := fleet.HubClient.Patch(ctx, deployment, patch); err != nil {
-			return fmt.Errorf("scaling the MachineDeployment of %s: %w", member.Name, err)
-		}
-	}
-	return nil
-}
-
-func waitReady(ctx context.Context, opts options, fleet *localfleet.Fleet) error {
+// waitReady waits until all Machines are Ready, and notes when they all existed and when they were Ready.
+func (f *figures) waitReady(ctx context.Context, opts options, fleet *localfleet.Fleet, begin time.Time) error {
 	want, shown := opts.clusters*opts.machines, -1
 	return waitFor(ctx, func(ctx context.Context) bool {
 		ready := 0
@@ -159,17 +161,25 @@ func waitReady(ctx context.Context, opts options, fleet *localfleet.Fleet) error
 		if err := fleet.HubClient.List(ctx, machines); err != nil {
 			return false
 		}
-		for _, machine := range machines.Items {
-			if meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+		for i := range machines.Items {
+			if isReady(&machines.Items[i]) {
 				ready++
 			}
 		}
+		if f.ExistSeconds == 0 && len(machines.Items) == want {
+			f.ExistSeconds = time.Since(begin).Seconds()
+		}
+		f.ReadySeconds = time.Since(begin).Seconds()
 		if ready != shown {
 			fmt.Fprintf(opts.progress, "%d of %d Machines Ready\n", ready, want)
 			shown = ready
 		}
 		return ready == want
 	})
+}
+
+func isReady(machine *v1alpha1.Machine) bool {
+	return meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)
 }
 
 func waitFor(ctx context.Context, done func(context.Context) bool) error {

@@ -11,8 +11,12 @@ import (
 func (f *figures) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%d clusters, %d Machines each\n", f.Clusters, f.Machines)
+	fmt.Fprintf(w, "from scale until all exist on the hub\t%.1f s\n", f.ExistSeconds)
 	fmt.Fprintf(w, "from scale to all Ready on the hub\t%.1f s\n", f.ReadySeconds)
 	printCounts(w, "\nHUB WRITES\tPER MACHINE, CREATION TO READY", f.WritesPerMachine, "%.2f")
+	if f.Roll != nil {
+		f.Roll.show(w)
+	}
 	printCounts(w, "\nHUB WRITES AT REST\tPER MINUTE", f.HubWritesPerMinute, "%.1f")
 	printCounts(w, "\nWORKLOAD CLUSTER WRITES AT REST\tPER MINUTE", f.TargetWritesPerMinute, "%.1f")
 	fmt.Fprintln(w, "\nPROCESS\tCOUNT\tRSS MiB\tMAX\tPRIVATE MiB\tMAX\tCPU s/min AT REST")
@@ -21,6 +25,15 @@ func (f *figures) print(out io.Writer) error {
 			p.Role, p.Count, p.RSSMiB, p.RSSMaxMiB, p.PrivateMiB, p.PrivateMaxMiB, p.CPUSecondsPerMinute)
 	}
 	return w.Flush()
+}
+
+func (r *rollFigures) show(w io.Writer) {
+	fmt.Fprintf(w, "\nrolling update of all Machines, surge %s\t%.1f s\n", rollSurge, r.Seconds)
+	fmt.Fprintf(w, "a Machine's way from creation to Ready, average\t%.1f s\n", r.JoinSeconds)
+	fmt.Fprintf(w, "a Machine's way from deletion to gone, average\t%.1f s\n", r.RemoveSeconds)
+	fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s\n", r.IdealSeconds)
+	fmt.Fprintf(w, "most Machines at once / fewest Ready, of one cluster\t%d / %d\n", r.MostMachines, r.FewestReady)
+	printCounts(w, "\nHUB WRITES\tPER REPLACED MACHINE", r.WritesPerMachine, "%.2f")
 }
 
 func printCounts(w io.Writer, heading string, values map[string]float64, format string) {
