@@ -14,3 +14,8 @@ var CRDs embed.FS
 //
 //go:embed rbac
 var RBAC embed.FS
+
+// Admission holds, in admission/, the policy that keeps agents on the hub to what is theirs where RBAC cannot.
+//
+//go:embed admission/*.yaml
+var Admission embed.FS

@@ -1,7 +1,9 @@
 package hub
 
 import (
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,8 +28,12 @@ func cacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
 			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
+			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
 			&rbacv1.ClusterRole{}:        {Label: made},
 			&rbacv1.ClusterRoleBinding{}: {Label: made},
+			&certificatesv1.CertificateSigningRequest{}: {
+				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
+			},
 		},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// Install applies what a hub needs on its API server: the kinds, the hub's namespace and service account,
-// and the roles of hub and agents. It returns when the API server serves the kinds, or ctx is done. Install
+// Install applies what a hub needs on its API server: the kinds, the policy that keeps agents to what is theirs,
+// the hub's namespace and service account, and the roles of hub and agents. It returns when the API server serves the kinds, or ctx is done. Install
 // again to upgrade; what is as wanted is left as it is.
 func Install(ctx context.Context, target *rest.Config) error {
 	direct, err := client.New(target, client.Options{Scheme: scheme.New()})
@@ -21,6 +21,10 @@ func Install(ctx context.Context, target *rest.Config) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	if err := manifests.InstallCRDs(ctx, direct, config.CRDs, "crd"); err != nil {
+		return err
+	}
+	// Before the roles, so that no agent has rights without it.
+	if err := manifests.Apply(ctx, direct, config.Admission, "admission"); err != nil {
 		return err
 	}
 	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {

@@ -25,9 +25,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaling"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/clusterprofile"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/ocm"
+	"github.com/hollowfleet/hollowfleet/hub/internal/registration"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -120,7 +124,13 @@ func addControllers(hub manager.Manager, options Options) error {
 	recorder := hub.GetEventRecorder(leaderLease)
 	now := clock.RealClock{}
 	agents := &witness.Agents{}
-	clusters, err := cluster.New(cluster.Deps{Client: hub.GetClient(), Recorder: recorder, Agents: agents, Clock: now})
+	clusters, err := cluster.New(cluster.Deps{
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
+	})
+	if err != nil {
+		return err
+	}
+	requests, err := registration.New(registration.Deps{Client: hub.GetClient(), Recorder: recorder, Clock: now})
 	if err != nil {
 		return err
 	}
@@ -137,7 +147,8 @@ func addControllers(hub manager.Manager, options Options) error {
 		return err
 	}
 	for _, setup := range []func(ctrl.Manager, controller.Options) error{
-		clusters.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager,
+		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager,
+		autoscaling.SetupWithManager, ocm.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
 	} {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,

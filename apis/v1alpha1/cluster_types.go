@@ -82,6 +82,19 @@ const (
 	CredentialServiceAccountToken CredentialType = "ServiceAccountToken"
 )
 
+// Accepted tells whether the user lets the cluster join. A denied cluster never joins, and one that waits for a
+// decision does only if its policy is Auto.
+func (c *Cluster) Accepted() bool {
+	switch c.Spec.Acceptance {
+	case AcceptanceAccepted:
+		return true
+	case AcceptanceDenied:
+		return false
+	case AcceptancePending:
+	}
+	return c.Spec.AcceptancePolicy == AcceptanceAuto
+}
+
 // ClusterSpec is the user's will for a cluster.
 type ClusterSpec struct {
 	// acceptance lets the cluster join. Default Pending.

@@ -26,6 +26,9 @@ const (
 	// ClusterAgentFrozenCondition: the agent acts on nothing, because one of the two API servers is not
 	// proven healthy. Written by the agent; the hub's view is FrozenCondition.
 	ClusterAgentFrozenCondition = "AgentFrozen"
+	// ClusterMirroredCondition is False while another's ManagedCluster has the cluster's name, so that the hub
+	// shows the cluster nowhere in Open Cluster Management. Absent otherwise. Written by the hub.
+	ClusterMirroredCondition = "Mirrored"
 )
 
 // Condition types of a Machine. All are written by the agent.
@@ -77,6 +80,8 @@ const (
 	ReasonAwaitingAcceptance = "AwaitingAcceptance"
 	// ReasonNamespaceConflict: a namespace of the cluster's name exists that the hub did not make.
 	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonManagedClusterConflict: a ManagedCluster of the cluster's name exists that the hub did not make.
+	ReasonManagedClusterConflict = "ManagedClusterConflict"
 	// ReasonClusterNotFound: spec.clusterName names no Cluster.
 	ReasonClusterNotFound = "ClusterNotFound"
 
@@ -101,6 +106,11 @@ const (
 	ReasonAgentSilent       = "AgentSilent"
 	ReasonManualFreeze      = "ManualFreeze"
 	ReasonOvershoot         = "Overshoot"
+	// ReasonAnotherAgent: another agent of the same cluster is at work; this one stands by.
+	ReasonAnotherAgent = "AnotherAgent"
+	// ReasonLeaseNotHeld: the agent does not hold its Lease, or could not renew it in time, so that another one
+	// might be at work.
+	ReasonLeaseNotHeld = "LeaseNotHeld"
 
 	// ReasonPodRunning, ReasonPodPending, ReasonPodFailed and ReasonPodMissing describe the machine's pod.
 	ReasonPodRunning = "PodRunning"
@@ -125,12 +135,19 @@ const (
 	// ReasonCreateFailed and ReasonDeleteFailed: the hub's API server refused a Machine.
 	ReasonCreateFailed = "CreateFailed"
 	ReasonDeleteFailed = "DeleteFailed"
+	// ReasonTooManyCreations: a MachineSet made far more Machines than it has replicas, and waits.
+	ReasonTooManyCreations = "TooManyCreations"
+	// ReasonMoveFailed: the hub's API server refused to give a Machine another template for an update in place.
+	ReasonMoveFailed = "MoveFailed"
 	// ReasonReplicasReconciled: the last create or delete calls succeeded.
 	ReasonReplicasReconciled = "ReplicasReconciled"
 	// ReasonNewMachineSetAvailable, ReasonRollingOut and ReasonPaused describe a MachineDeployment's rollout.
 	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
 	ReasonRollingOut             = "RollingOut"
 	ReasonPaused                 = "Paused"
+	// ReasonAwaitingRequest: what is left of the rollout waits until a user deletes Machines (OnDelete) or chooses
+	// them (InPlace with trigger Manual). No deadline runs.
+	ReasonAwaitingRequest = "AwaitingRequest"
 	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonTooManyUnhealthy and ReasonWithinMaxUnhealthy compare unhealthy Machines with maxUnhealthy.

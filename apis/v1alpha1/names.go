@@ -24,6 +24,10 @@ const (
 	// Written by users.
 	ForceDeletionLabel = "hollowfleet.io/force-deletion"
 
+	// ImportLabel with the value "true" on a ManagedCluster that Open Cluster Management has accepted lets the hub
+	// take it on as a Cluster. Written by users.
+	ImportLabel = "hollowfleet.io/import"
+
 	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers.
 	HollowNodeLabel = "hollowfleet.io/hollow"
 	// KubeletVersionSourceLabel, on a Node, tells whether the kubelet version that it reports is that of the
@@ -64,6 +68,31 @@ const (
 	// TransferAnnotation on a MachineSet keeps its controller from creating, deleting, adopting and releasing
 	// while the MachineDeployment moves Machines from one set to the next. Written by the hub.
 	TransferAnnotation = "hollowfleet.io/transfer"
+	// RemediationAnnotation on a Machine tells why the hub replaces it, such as "HealthTimeout"; ReplacesAnnotation
+	// on a new Machine names the one that it was made for; it is empty if the hub has started anew meanwhile and
+	// cannot tell. Written by the hub.
+	RemediationAnnotation = "hollowfleet.io/remediation"
+	ReplacesAnnotation    = "hollowfleet.io/replaces"
+	// TemplateKeysAnnotation on a Machine lists the labels and annotations that its MachineSet's template gave it,
+	// so that those which leave the template leave the Machine, and no others. Written by the hub.
+	TemplateKeysAnnotation = "hollowfleet.io/template-keys"
+	// DesiredReplicasAnnotation on a MachineSet has the replicas of its MachineDeployment for which it was scaled
+	// last, so that a later change of them is known from a rollout that is under way. Written by the hub.
+	DesiredReplicasAnnotation = "hollowfleet.io/desired-replicas"
+	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation, on a MachineDeployment or a MachineSet without one,
+	// let cluster-autoscaler scale it between these numbers of Machines. Written by users.
+	AutoscalerMinSizeAnnotation = "hollowfleet.io/cluster-api-autoscaler-node-group-min-size"
+	AutoscalerMaxSizeAnnotation = "hollowfleet.io/cluster-api-autoscaler-node-group-max-size"
+	// AutoscalerCapacityPrefix, followed by cpu, memory, ephemeral-disk, maxPods, gpu-type, gpu-count, labels or taints,
+	// are annotations beside these which tell cluster-autoscaler what a Node will look like before there is one.
+	// Written by the hub, as far as no user has written them.
+	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
+	// AutoscalerPausedAnnotation hides a MachineDeployment or MachineSet from cluster-autoscaler. Written by the hub
+	// while it is frozen or paused; one that a user wrote stays.
+	AutoscalerPausedAnnotation = "cluster.x-k8s.io/paused"
+	// AutoscalingHashAnnotation tells the hub which of its annotations for cluster-autoscaler it has written. Written
+	// by the hub.
+	AutoscalingHashAnnotation = "hollowfleet.io/autoscaling-hash"
 	// PreDrainHookPrefix and PreTerminateHookPrefix, followed by a name, are annotations on a Machine that hold
 	// its deletion before the drain, or before its instance is removed, until somebody removes them. Written by users.
 	PreDrainHookPrefix     = "pre-drain.hook.hollowfleet.io/"
@@ -89,6 +118,12 @@ const (
 	// FreezeAnnotation, set by a user on a Cluster, MachineSet or MachineDeployment, freezes it; the value is
 	// the reason and is shown in the Frozen condition. Removing it ends that freeze.
 	FreezeAnnotation = "hollowfleet.io/freeze"
+	// ImportedFromAnnotation on a Cluster names the object from which the hub made it, as
+	// <resource>.<group>/<name>. Such a Cluster is never mirrored back. Written by the hub.
+	ImportedFromAnnotation = "hollowfleet.io/imported-from"
+	// CopiedLabelsAnnotation lists the keys of the labels that the hub copied to an object from another, so that
+	// it takes away only its own. Written by the hub.
+	CopiedLabelsAnnotation = "hollowfleet.io/copied-labels"
 	// ExitAfterAnnotation and ExitCodeAnnotation, on a pod that runs on a hollow node, let its containers end
 	// after a duration such as "30s", with an exit code (default 0). Written by users.
 	ExitAfterAnnotation = "hollowfleet.io/exit-after"
@@ -109,6 +144,9 @@ const (
 	// HollowHostTaint (NoSchedule) keeps ordinary pods off hosts that are dedicated to hollow-node pods;
 	// hollow-node pods tolerate it in every cluster.
 	HollowHostTaint = "hollowfleet.io/hollow-host"
+
+	// NotAcceptedTaint (NoSelect) is on the ManagedCluster that mirrors a Cluster which may not join.
+	NotAcceptedTaint = "hollowfleet.io/not-accepted"
 
 	// AgentLeaseName is the Lease in the cluster's namespace on the hub that its agent renews.
 	AgentLeaseName = "hollowfleet-agent"

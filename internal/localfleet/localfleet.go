@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +26,9 @@ import (
 
 const (
 	hubName = "hub"
+	// KeeperName is the name of the process that keeps a fleet, in its logs.
+	KeeperName    = "keeper"
+	clusterPrefix = "cluster "
 	// HollowNodeImage is the image name that agents put into hollow-node pods.
 	HollowNodeImage = "hollowfleet/hollow-node"
 	stopGrace       = 15 * time.Second
@@ -43,6 +45,10 @@ type Options struct {
 	Clusters []string
 	// Detached lets the fleet outlive this process; it is ended by Down.
 	Detached bool
+	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
+	Kept bool
+	// Credential is what the agents use on the hub. Default: certificates.
+	Credential v1alpha1.CredentialType
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
 	// Progress is told what has been done, a line each. It may be nil.
@@ -56,7 +62,7 @@ type Fleet struct {
 	// Hub is the hub's control plane, HubConfig and HubClient its administrator's, HubProcess the hub itself.
 	Hub        *simcluster.Cluster
 	HubConfig  *rest.Config
-	HubClient  client.Client
+	HubClient  client.WithWatch
 	HubProcess *process.Process
 	// Members are the workload clusters in the order of Options.Clusters.
 	Members []*Member
@@ -70,7 +76,7 @@ type Member struct {
 	Name string
 	// Cluster is its control plane, Client its administrator's client, Agent its agent.
 	Cluster *simcluster.Cluster
-	Client  client.Client
+	Client  client.WithWatch
 	Agent   *process.Process
 }
 
@@ -86,6 +92,9 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	}
 	fleet := &Fleet{options: options}
 	fleet.state = State{Owner: owner, Simcluster: fleet.binary("simcluster"), ClusterDirs: []string{fleet.dir(hubName)}}
+	if options.Kept {
+		fleet.state.Keeper = &owner
+	}
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})
 		fleet.state.ClusterDirs = append(fleet.state.ClusterDirs, fleet.dir(name))
@@ -96,7 +105,7 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if err := fleet.up(ctx); err != nil {
 		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
 	}
-	return fleet, nil
+	return fleet, fleet.ready()
 }
 
 func (f *Fleet) up(ctx context.Context) error {
@@ -116,6 +125,9 @@ func (f *Fleet) up(ctx context.Context) error {
 			}
 			select {
 			case <-hubReady:
+				if err := f.Join(ctx, member); err != nil {
+					return err
+				}
 				return f.StartAgent(ctx, member)
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -137,19 +149,7 @@ func (f *Fleet) startHub(ctx context.Context) error {
 	if output, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("running hub install: %w: %s", err, output)
 	}
-	if err := f.StartHubProcess(ctx); err != nil {
-		return err
-	}
-	for _, member := range f.Members {
-		cluster := &v1alpha1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: member.Name},
-			Spec:       v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted},
-		}
-		if err := f.HubClient.Create(ctx, cluster); err != nil {
-			return fmt.Errorf("creating Cluster %s: %w", member.Name, err)
-		}
-	}
-	return nil
+	return f.StartHubProcess(ctx)
 }
 
 func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
@@ -161,7 +161,7 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	return manifests.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
 }
 
-func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.Client, error) {
+func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.WithWatch, error) {
 	cluster, err := simcluster.Start(ctx, simcluster.Options{
 		Name: name, Dir: f.dir(name), Binary: f.binary("simcluster"), Components: components,
 		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
@@ -177,7 +177,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 	if err != nil {
 		return cluster, nil, err
 	}
-	c, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
+	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
 	}
@@ -197,31 +197,10 @@ func (f *Fleet) StartHubProcess(ctx context.Context) error {
 	return err
 }
 
-// StartAgent starts the agent of member, also again after it has ended.
-func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
-	hubKubeconfig, err := f.Hub.Kubeconfig(ctx, "hollowfleet.io:agent:"+member.Name, v1alpha1.AgentGroupPrefix+member.Name)
-	if err != nil {
-		return err
-	}
-	targetKubeconfig, err := member.Cluster.Kubeconfig(ctx, "hollowfleet-agent", "hollowfleet:agents")
-	if err != nil {
-		return err
-	}
-	args := append([]string{
-		"--cluster-name", member.Name, "--hub-kubeconfig", hubKubeconfig, "--target-kubeconfig", targetKubeconfig,
-		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
-	}, f.options.AgentArgs...)
-	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
-		return err
-	}
-	f.progress("%s: agent started", member.Name)
-	return nil
-}
-
 func (f *Fleet) start(name, program string, args []string) (*process.Process, error) {
 	started, err := process.Start(process.Spec{
 		Name: name, Path: f.binary(program), Args: args,
-		LogFile: filepath.Join(f.options.Dir, "logs", filepath.Base(f.dir(name))+".log"), Detached: f.options.Detached,
+		LogFile: LogFile(f.options.Dir, name), Detached: f.options.Detached,
 	})
 	if err != nil {
 		return nil, err

@@ -17,13 +17,22 @@ import (
 // stateFile lists a fleet's processes in its directory, so that another process can end them.
 const stateFile = "fleet.json"
 
-// endGrace is longer than a control plane's own bound for a graceful stop.
-const endGrace = 30 * time.Second
+const (
+	// endGrace is longer than a control plane's own bound for a graceful stop.
+	endGrace = 30 * time.Second
+	// keeperGrace is longer than the end of a whole fleet takes.
+	keeperGrace = 3 * endGrace
+)
 
 // State is the content of a fleet's state file.
 type State struct {
 	// Owner is the process that started the fleet.
 	Owner process.Identity `json:"owner"`
+	// Keeper is a process that starts programs again which end, if there is one. It ends the whole fleet when it
+	// gets SIGTERM.
+	Keeper *process.Identity `json:"keeper,omitempty"`
+	// Ready tells that every agent has been started.
+	Ready bool `json:"ready,omitempty"`
 	// Simcluster is the program that runs the control planes; ClusterDirs are their directories.
 	Simcluster  string   `json:"simcluster"`
 	ClusterDirs []string `json:"clusterDirs"`
@@ -38,7 +47,16 @@ func (f *Fleet) record(started *process.Process) error {
 	}
 	f.recording.Lock()
 	defer f.recording.Unlock()
+	// Those that ended were replaced.
+	f.state.Processes = slices.DeleteFunc(f.state.Processes, func(p process.Identity) bool { return !p.Alive() })
 	f.state.Processes = append(f.state.Processes, identity)
+	return f.writeState()
+}
+
+func (f *Fleet) ready() error {
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.state.Ready = true
 	return f.writeState()
 }
 
@@ -78,6 +96,11 @@ func Down(ctx context.Context, dir string) error {
 	state, err := ReadState(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	if state.Keeper != nil {
+		if err := state.Keeper.End(ctx, keeperGrace); err != nil {
+			return err
+		}
 	}
 	slices.Reverse(state.Processes)
 	for _, identity := range state.Processes {

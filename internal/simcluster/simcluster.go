@@ -26,6 +26,9 @@ import (
 // HubComponents are the components that a hub needs: nothing is scheduled there.
 var HubComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
 
+// LogName is the file in a cluster's directory that takes the program's own output.
+const LogName = "simcluster.log"
+
 const (
 	readyPoll = 50 * time.Millisecond
 	// stopGrace is longer than the program's own bound for a graceful stop.
@@ -95,7 +98,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	supervisor, err := process.Start(process.Spec{
 		Name: "cluster " + options.Name, Path: options.Binary, Args: append(args, options.Args...),
-		LogFile: filepath.Join(options.Dir, "simcluster.log"), Detached: options.Detached,
+		LogFile: filepath.Join(options.Dir, LogName), Detached: options.Detached,
 	})
 	if err != nil {
 		return nil, err

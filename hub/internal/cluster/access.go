@@ -1,181 +1,108 @@
 package cluster
 
 import (
-	"context"
-	"fmt"
 	"maps"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-const (
-	// AgentRole is the ClusterRole that an agent has in its namespace, and the name of the RoleBinding there.
-	AgentRole = "hollowfleet-agent"
-	// fieldManager owns what the hub applies.
-	fieldManager = "hollowfleet-hub"
-)
-
-// namespaceState is what admit found of a cluster's namespace.
-type namespaceState int
-
-const (
-	namespaceUnknown  namespaceState = iota // It could not be read or made.
-	namespaceNone                           // There is none, and none is to be.
-	namespaceReady                          // It is the hub's.
-	namespaceForeign                        // Somebody else made it.
-	namespaceDeleting                       // It is being deleted.
-)
+// AgentRole is the ClusterRole that an agent has in its namespace, and the name of the RoleBinding there.
+const AgentRole = "hollowfleet-agent"
 
 // RoleName is the name of the ClusterRole, and of its binding, through which a cluster's agent reads
 // and reports on its own Cluster object.
 func RoleName(cluster string) string { return "hollowfleet:cluster:" + cluster }
 
-// admit makes namespace and access match cluster's acceptance.
-func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
-	state, err := c.ensureNamespace(ctx, cluster)
-	if err != nil {
-		return state, err
-	}
-	if cluster.Spec.Acceptance != v1alpha1.AcceptanceAccepted || state != namespaceReady {
-		return state, c.revoke(ctx, cluster.Name, false)
-	}
-	return state, c.grant(ctx, cluster.Name)
+// JoinRoleName is the name of the ClusterRole, and of its binding, through which whoever holds a join token of
+// the cluster asks for its agent's certificate.
+func JoinRoleName(cluster string) string { return "hollowfleet:join:" + cluster }
+
+// access is what the identities of a cluster are given on the hub.
+type access struct {
+	// join: holders of its join token may ask for a certificate.
+	join bool
+	// agent: its agent may work.
+	agent bool
+	// account: a ServiceAccount is an identity of its agent too.
+	account bool
 }
 
-// ensureNamespace makes the namespace of an accepted cluster. It never takes over one that the hub did not make.
-func (c *Controller) ensureNamespace(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := c.Client.Get(ctx, client.ObjectKey{Name: cluster.Name}, namespace)
-	switch {
-	case apierrors.IsNotFound(err) && cluster.Spec.Acceptance == v1alpha1.AcceptanceAccepted:
-		return c.createNamespace(ctx, cluster)
-	case apierrors.IsNotFound(err):
-		return namespaceNone, nil
-	case err != nil:
-		return namespaceUnknown, fmt.Errorf("getting namespace %s: %w", cluster.Name, err)
-	case namespace.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByHub || namespace.Labels[v1alpha1.ClusterNameLabel] != cluster.Name:
-		return namespaceForeign, nil
-	case namespace.DeletionTimestamp != nil:
-		return namespaceDeleting, nil
+// accessOf decides on the access of a cluster whose namespace is as given. A denied cluster has none. A
+// ServiceAccount without bindings stays: its tokens are good again when the cluster is accepted again, just like
+// certificates.
+func accessOf(cluster *v1alpha1.Cluster, namespace namespaceState) access {
+	if cluster.DeletionTimestamp != nil {
+		return access{}
 	}
-	return namespaceReady, nil
+	return access{
+		join:    cluster.Spec.Acceptance != v1alpha1.AcceptanceDenied,
+		agent:   cluster.Accepted() && namespace == namespaceReady,
+		account: tokens(cluster),
+	}
 }
 
-func (c *Controller) createNamespace(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, Labels: labelsOf(cluster.Name)}}
-	if err := c.Client.Create(ctx, namespace); apierrors.IsAlreadyExists(err) {
-		return namespaceUnknown, nil // The cache will show whose it is, and wake us.
-	} else if err != nil {
-		return namespaceUnknown, fmt.Errorf("creating namespace %s: %w", cluster.Name, err)
+// tokens tells whether the cluster's agent uses tokens of a ServiceAccount.
+func tokens(cluster *v1alpha1.Cluster) bool {
+	return cluster.Spec.Credential == v1alpha1.CredentialServiceAccountToken
+}
+
+// agentRules are what an agent may do outside its namespace: look at its own Cluster, report on it, and renew its
+// certificate.
+func agentRules(cluster string) []rbacv1.PolicyRule {
+	status := rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters/status"},
+		ResourceNames: []string{cluster}, Verbs: []string{"get", "patch"},
 	}
-	emit(c.Recorder, cluster, namespaceCreatedEvent(cluster.Name))
-	return namespaceReady, nil
+	return append(joinRules(cluster), status)
+}
+
+// joinRules are what a join token is good for: to look at its own Cluster, and to ask for one certificate. RBAC
+// cannot bind create to a name; the ValidatingAdmissionPolicy hollowfleet-agents does.
+func joinRules(cluster string) []rbacv1.PolicyRule {
+	requests := []string{"certificatesigningrequests"}
+	return []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters"},
+			ResourceNames: []string{cluster}, Verbs: []string{"get", "list", "watch"},
+		},
+		{APIGroups: []string{certificatesv1.GroupName}, Resources: requests, Verbs: []string{"create"}},
+		{
+			APIGroups: []string{certificatesv1.GroupName}, Resources: requests,
+			ResourceNames: []string{v1alpha1.AgentRequestPrefix + cluster}, Verbs: []string{"get", "list", "watch", "delete"},
+		},
+	}
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+// agents are the identities of a cluster's agent.
+func agents(cluster string, a access) []rbacv1.Subject {
+	subjects := []rbacv1.Subject{group(v1alpha1.AgentGroupPrefix + cluster)}
+	if a.account {
+		subjects = append(subjects, rbacv1.Subject{
+			Kind: rbacv1.ServiceAccountKind, Namespace: cluster, Name: v1alpha1.AgentServiceAccount,
+		})
+	}
+	return subjects
+}
+
+func roleRef(role string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 }
 
 func labelsOf(cluster string) map[string]string {
 	return map[string]string{v1alpha1.ClusterNameLabel: cluster, v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}
 }
 
-// rules are what an agent may do outside its namespace: look at its own Cluster and report on it.
-func rules(cluster string) []rbacv1.PolicyRule {
-	group := []string{v1alpha1.GroupVersion.Group}
-	name := []string{cluster}
-	return []rbacv1.PolicyRule{
-		{APIGroups: group, Resources: []string{"clusters"}, ResourceNames: name, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: group, Resources: []string{"clusters/status"}, ResourceNames: name, Verbs: []string{"get", "patch"}},
-	}
-}
-
-// grant gives the agent its access. What is there already is not written again.
-func (c *Controller) grant(ctx context.Context, cluster string) error {
-	name := RoleName(cluster)
-	role := &rbacv1.ClusterRole{}
-	if err := c.get(ctx, client.ObjectKey{Name: name}, role); err != nil {
-		return err
-	}
-	if !equality.Semantic.DeepEqual(role.Rules, rules(cluster)) || !labeled(role, cluster) {
-		if err := c.apply(ctx, clusterRole(cluster)); err != nil {
-			return fmt.Errorf("applying ClusterRole %s: %w", name, err)
-		}
-	}
-	global := &rbacv1.ClusterRoleBinding{}
-	if err := c.get(ctx, client.ObjectKey{Name: name}, global); err != nil {
-		return err
-	}
-	if !bound(global.RoleRef, global.Subjects, name, cluster) || !labeled(global, cluster) {
-		if err := c.rebind(ctx, global, global.RoleRef, name, clusterRoleBinding(cluster)); err != nil {
-			return fmt.Errorf("applying ClusterRoleBinding %s: %w", name, err)
-		}
-	}
-	local := &rbacv1.RoleBinding{}
-	if err := c.get(ctx, client.ObjectKey{Namespace: cluster, Name: AgentRole}, local); err != nil {
-		return err
-	}
-	if !bound(local.RoleRef, local.Subjects, AgentRole, cluster) || !labeled(local, cluster) {
-		if err := c.rebind(ctx, local, local.RoleRef, AgentRole, roleBinding(cluster)); err != nil {
-			return fmt.Errorf("applying RoleBinding %s/%s: %w", cluster, AgentRole, err)
-		}
-	}
-	return nil
-}
-
-// get leaves object empty if there is none.
-func (c *Controller) get(ctx context.Context, key client.ObjectKey, object client.Object) error {
-	if err := c.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting %T %s: %w", object, key, err)
-	}
-	return nil
-}
-
-// rebind applies a binding; one to another role has to go first, because the role cannot be changed.
-func (c *Controller) rebind(ctx context.Context, existing client.Object, ref rbacv1.RoleRef, role string, wanted runtime.ApplyConfiguration) error {
-	if existing.GetName() != "" && (ref.Name != role || ref.Kind != "ClusterRole") {
-		if err := c.Client.Delete(ctx, existing); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-	}
-	return c.apply(ctx, wanted)
-}
-
-func (c *Controller) apply(ctx context.Context, wanted runtime.ApplyConfiguration) error {
-	return c.Client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership)
-}
-
-// revoke takes the bindings away, and with all the agent's ClusterRole too.
-func (c *Controller) revoke(ctx context.Context, cluster string, all bool) error {
-	name := RoleName(cluster)
-	remove := []client.Object{
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: AgentRole}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}},
-	}
-	if all {
-		remove = append(remove, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
-	for _, object := range remove {
-		key := client.ObjectKeyFromObject(object)
-		err := c.Client.Get(ctx, key, object)
-		if err == nil && labeled(object, cluster) {
-			err = c.Client.Delete(ctx, object)
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing %T %s: %w", object, key, err)
-		}
-	}
-	return nil
-}
-
-// labeled tells whether the hub made object for cluster.
+// labeled tells whether the hub made object for the cluster of that name.
 func labeled(object client.Object, cluster string) bool {
 	labels := maps.Clone(object.GetLabels())
 	maps.DeleteFunc(labels, func(key, _ string) bool {
@@ -184,34 +111,17 @@ func labeled(object client.Object, cluster string) bool {
 	return maps.Equal(labels, labelsOf(cluster))
 }
 
-func bound(ref rbacv1.RoleRef, subjects []rbacv1.Subject, role, cluster string) bool {
-	return ref.Kind == "ClusterRole" && ref.Name == role && len(subjects) == 1 &&
-		subjects[0].Kind == rbacv1.GroupKind && subjects[0].Name == v1alpha1.AgentGroupPrefix+cluster
-}
-
-func clusterRole(cluster string) *rbacv1ac.ClusterRoleApplyConfiguration {
-	wanted := rbacv1ac.ClusterRole(RoleName(cluster)).WithLabels(labelsOf(cluster))
-	for _, rule := range rules(cluster) {
-		wanted.WithRules(rbacv1ac.PolicyRule().WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).
-			WithResourceNames(rule.ResourceNames...).WithVerbs(rule.Verbs...))
+// marked tells whether object has the marks that the hub gives it: its labels, and cluster as an owner. Owned
+// access goes with its Cluster even if somebody takes the hub's finalizer off.
+func marked(object client.Object, cluster *v1alpha1.Cluster) bool {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.UID == cluster.UID {
+			return labeled(object, cluster.Name)
+		}
 	}
-	return wanted
+	return false
 }
 
-func clusterRoleBinding(cluster string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(RoleName(cluster)).WithLabels(labelsOf(cluster)).
-		WithRoleRef(roleRef(RoleName(cluster))).WithSubjects(agents(cluster))
-}
-
-func roleBinding(cluster string) *rbacv1ac.RoleBindingApplyConfiguration {
-	return rbacv1ac.RoleBinding(AgentRole, cluster).WithLabels(labelsOf(cluster)).
-		WithRoleRef(roleRef(AgentRole)).WithSubjects(agents(cluster))
-}
-
-func roleRef(role string) *rbacv1ac.RoleRefApplyConfiguration {
-	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)
-}
-
-func agents(cluster string) *rbacv1ac.SubjectApplyConfiguration {
-	return rbacv1ac.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.GroupKind).WithName(v1alpha1.AgentGroupPrefix + cluster)
+func ownerOf(cluster *v1alpha1.Cluster) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
 }

@@ -20,8 +20,11 @@ import (
 )
 
 // Who may write roles and bindings may not give more than it has: RBAC checks that the hub itself holds what
-// it gives each agent (clusters and clusters/status), or may bind the role (hollowfleet-agent).
+// it gives each agent (clusters, clusters/status, certificatesigningrequests), or may bind the role
+// (hollowfleet-agent).
 //
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,resourceNames=hollowfleet-agent,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch
@@ -35,26 +38,28 @@ import (
 // Deps is what the controller needs. All of it is required.
 type Deps struct {
 	// Client reads from the cache and writes.
-	Client   client.Client
+	Client client.Client
+	// Live reads from the API server: a Cluster goes only when its access is known to be gone.
+	Live     client.Reader
 	Recorder events.EventRecorder
 	// Agents is told of every agent that is heard.
 	Agents *witness.Agents
-	Clock  clock.PassiveClock
+	Clock  clock.Clock
 }
 
 // Controller is the logic of one Cluster: observe, act, report.
 type Controller struct {
 	Deps
-	heartbeats heartbeats
+	heartbeats *heartbeats
 	pacer      pace.Pacer
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the Cluster controller: a dependency is missing")
 	}
-	return &Controller{Deps: deps}, nil
+	return &Controller{Deps: deps, heartbeats: newHeartbeats()}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -79,7 +84,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	report(cluster, namespace, heard, now)
 	publish(cluster)
 	c.tell(before, cluster)
-	next := reconciler.Next{After: heard.expires}
+	var next reconciler.Next
 	if !equality.Semantic.DeepEqual(before, &cluster.Status) {
 		wait := c.pacer.Wait(cluster.UID, !onlyCounts(before, &cluster.Status), now)
 		next.DeferStatus = wait > 0
@@ -108,7 +113,7 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 	if !controllerutil.ContainsFinalizer(cluster, v1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	if err := c.revoke(ctx, cluster.Name, true); err != nil {
+	if err := c.withdraw(ctx, c.Live, cluster, access{}); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -35,7 +38,7 @@ type fixture struct {
 	t       *testing.T
 	direct  client.WithWatch
 	cluster *v1alpha1.Cluster
-	clock   *testclock.FakePassiveClock
+	clock   *testclock.FakeClock
 	agents  *witness.Agents
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
@@ -46,12 +49,12 @@ type fixture struct {
 func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
 	t.Helper()
 	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
-	f.clock = testclock.NewFakePassiveClock(time.Now())
+	f.clock = testclock.NewFakeClock(time.Now())
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
 	hubtest.Create(t, f.direct, f.cluster)
 	cached := f.writes.Count(f.direct)
 	var err error
-	f.logic, err = New(Deps{Client: cached, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.logic, err = New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, f.logic)
 	return f
@@ -121,9 +124,13 @@ func (f *fixture) told() []string {
 	}
 }
 
-func TestPendingClusterGetsNothing(t *testing.T) {
+func TestPendingClusterMayAskAndNoMore(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptancePending)
 	f.reconcile()
+	binding := &rbacv1.ClusterRoleBinding{}
+	f.Expect(f.get(binding, "", JoinRoleName(f.cluster.Name))).To(Succeed())
+	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.JoinGroupPrefix+f.cluster.Name)))
+	f.Expect(binding.RoleRef.Name).To(Equal(JoinRoleName(f.cluster.Name)))
 	f.Expect(apierrors.IsNotFound(f.get(&corev1.Namespace{}, "", f.cluster.Name))).To(BeTrue())
 	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", RoleName(f.cluster.Name)))).To(BeTrue())
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingAcceptance))
@@ -199,19 +206,142 @@ func TestNamespaceOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceConflict)))
 }
 
+// accessObjects are all that gives access to cluster.
+func accessObjects(cluster string) map[client.Object]client.ObjectKey {
+	return map[client.Object]client.ObjectKey{
+		&rbacv1.RoleBinding{}:        {Namespace: cluster, Name: AgentRole},
+		&rbacv1.ClusterRoleBinding{}: {Name: RoleName(cluster)},
+		&rbacv1.ClusterRole{}:        {Name: RoleName(cluster)},
+		// The same kinds once more, so that they are other keys of the map.
+		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{Kind: "ClusterRoleBinding"}}: {Name: JoinRoleName(cluster)},
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "ClusterRole"}}:               {Name: JoinRoleName(cluster)},
+	}
+}
+
+func (f *fixture) expectNoAccess() {
+	f.t.Helper()
+	for object, key := range accessObjects(f.cluster.Name) {
+		f.Expect(apierrors.IsNotFound(f.get(object, key.Namespace, key.Name))).To(BeTrue(), "%T %s", object, key)
+	}
+}
+
 func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
 	machine := f.machine("m")
+	f.told()
 	f.accept(v1alpha1.AcceptanceDenied)
 	f.reconcile()
-	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole))).To(BeTrue())
-	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.ClusterRoleBinding{}, "", RoleName(f.cluster.Name)))).To(BeTrue())
+	f.expectNoAccess()
 	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonDenied))
+	f.Expect(f.told()).To(ContainElements(
+		And(HavePrefix("Normal AccessRevoked"), ContainSubstring("it is denied")), HavePrefix("Warning "+v1alpha1.ReasonDenied)))
 	f.untouched(machine)
+	f.reconcile()
+	f.Expect(f.told()).To(BeEmpty(), "it is told once")
 	f.accept(v1alpha1.AcceptanceAccepted)
 	f.reconcile()
+	for object, key := range accessObjects(f.cluster.Name) {
+		f.Expect(f.get(object, key.Namespace, key.Name)).To(Succeed(), "%T %s", object, key)
+	}
+}
+
+// A namespace that cannot be read must not keep a denied cluster's access.
+func TestDenialWaitsForNothing(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	f.accept(v1alpha1.AcceptanceDenied)
+	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if object.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
+				return errors.New("injected")
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	_, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
+	f.Expect(err).To(MatchError(ContainSubstring("injected")))
+	f.expectNoAccess()
+}
+
+func TestPolicyAutoAcceptsUnlessDenied(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptancePending)
+	f.refresh().Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto
+	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.reconcile()
+	accepted := f.condition(v1alpha1.ClusterAcceptedCondition)
+	f.Expect(accepted.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(accepted.Message).To(ContainSubstring("Auto"))
 	f.Expect(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole)).To(Succeed())
+	f.accept(v1alpha1.AcceptanceDenied)
+	f.reconcile()
+	f.expectNoAccess()
+}
+
+func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptancePending)
+	f.refresh().Spec.Credential = v1alpha1.CredentialServiceAccountToken
+	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	name := f.cluster.Name
+	account := &corev1.ServiceAccount{}
+	f.reconcile()
+	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue())
+	f.accept(v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: v1alpha1.AgentServiceAccount}
+	local, global := &rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}
+	f.Expect(f.get(local, name, AgentRole)).To(Succeed())
+	f.Expect(f.get(global, "", RoleName(name))).To(Succeed())
+	f.Expect(local.Subjects).To(ContainElement(subject))
+	f.Expect(global.Subjects).To(ContainElement(subject))
+
+	f.accept(v1alpha1.AcceptanceDenied)
+	f.reconcile()
+	f.expectNoAccess()
+	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed(), "its tokens are good again after another acceptance")
+
+	f.accept(v1alpha1.AcceptanceAccepted)
+	f.refresh().Spec.Credential = v1alpha1.CredentialCertificate
+	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.told()
+	f.reconcile()
+	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue(), "tokens are its credential no longer")
+	f.Expect(f.get(local, name, AgentRole)).To(Succeed())
+	f.Expect(local.Subjects).NotTo(ContainElement(subject))
+	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("AccessRevoked")))
+}
+
+// The hub's reads may be behind its writes: a Cluster that is removed right after it was accepted must not leave its
+// access behind.
+func TestRemovalDoesNotTrustTheCache(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(rbacv1.Resource("stale"), key.Name)
+		},
+	})
+	f.reconcile()
+	f.expectNoAccess()
+}
+
+func TestWhatTheHubDidNotMakeIsNotRemoved(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	name := f.cluster.Name
+	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	theirs := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: AgentRole}, RoleRef: roleRef("view")}
+	hubtest.Create(t, f.direct, theirs)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.AgentServiceAccount}}
+	hubtest.Create(t, f.direct, account)
+	f.reconcile()
+	f.accept(v1alpha1.AcceptanceDenied)
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.get(theirs, name, AgentRole)).To(Succeed())
+	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
 }
 
 func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
@@ -221,10 +351,7 @@ func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
 	f.reconcile()
 	f.Expect(apierrors.IsNotFound(f.get(&v1alpha1.Cluster{}, "", f.cluster.Name))).To(BeTrue())
-	for _, object := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
-		f.Expect(apierrors.IsNotFound(f.get(object, "", RoleName(f.cluster.Name)))).To(BeTrue())
-	}
-	f.Expect(apierrors.IsNotFound(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole))).To(BeTrue())
+	f.expectNoAccess()
 	f.untouched(machine)
 	f.reconcile() // It is gone; that is no error.
 
@@ -268,13 +395,21 @@ func TestDriftedAccessIsRepaired(t *testing.T) {
 	f.Expect(f.direct.Delete(t.Context(), binding)).To(Succeed())
 	binding.ObjectMeta = metav1.ObjectMeta{Namespace: name, Name: AgentRole}
 	binding.RoleRef.Name = "view"
+	joining := &rbacv1.ClusterRoleBinding{}
+	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
+	joining.Subjects = append(joining.Subjects, group("system:authenticated"))
+	joining.OwnerReferences = nil
+	f.Expect(f.direct.Update(t.Context(), joining)).To(Succeed())
 	hubtest.Create(t, f.direct, binding)
 	f.reconcile()
 	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
-	f.Expect(role.Rules).To(Equal(rules(name)))
+	f.Expect(role.Rules).To(Equal(agentRules(name)))
 	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
 	f.Expect(binding.RoleRef.Name).To(Equal(AgentRole))
 	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.AgentGroupPrefix+name)))
+	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
+	f.Expect(joining.Subjects).To(ConsistOf(group(v1alpha1.JoinGroupPrefix + name)))
+	f.Expect(joining.OwnerReferences).To(ConsistOf(HaveField("UID", f.cluster.UID)))
 }
 
 func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
@@ -287,7 +422,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 		}, false, f.clock.Now())
 	}
 	renew()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(40*time.Second), "exactly at expiry")
+	f.Expect(f.reconcile().RequeueAfter).To(BeZero(), "the heartbeats wake it, at expiry")
 	f.Expect(f.condition(v1alpha1.ClusterJoinedCondition).Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
@@ -300,7 +435,9 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f.Expect(f.writes.Counts()).To(BeEmpty(), "renewals cause no write")
 
 	f.clock.SetTime(f.clock.Now().Add(40 * time.Second))
-	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	silent, _ := f.logic.heartbeats.expired(f.clock.Now())
+	f.Expect(silent).To(ConsistOf(f.cluster.Name))
+	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
 	frozen := f.condition(v1alpha1.FrozenCondition)
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
@@ -319,7 +456,9 @@ func TestGraceIsTheClusters(t *testing.T) {
 	f.reconcile()
 	f.logic.heartbeats.observe(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}}, false, f.clock.Now())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(6 * time.Second))
+	f.reconcile()
+	_, next := f.logic.heartbeats.expired(f.clock.Now())
+	f.Expect(next).To(Equal(6 * time.Second))
 }
 
 func TestMachinesAreCountedNowAndThen(t *testing.T) {
@@ -347,4 +486,38 @@ func TestWhatTheAgentReportsStays(t *testing.T) {
 	f.Expect(f.condition(v1alpha1.ClusterTargetReachableCondition).Message).To(Equal("said by the test"))
 	f.Expect(f.cluster.Status.KubernetesVersion).To(Equal("v1.37.1"))
 	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
+}
+
+func TestClockSkewIsWrittenOnceAndTold(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	renew := func(ahead time.Duration) bool {
+		f.clock.Step(10 * time.Second)
+		return f.logic.heartbeats.observe(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: f.clock.Now().Add(ahead)}},
+		}, false, f.clock.Now())
+	}
+	renew(time.Minute)
+	f.reconcile()
+	f.told()
+	f.writes.Counts()
+	f.Expect(renew(time.Minute)).To(BeFalse(), "too few to know")
+	f.Expect(renew(time.Minute)).To(BeTrue())
+	f.reconcile()
+	f.Expect(f.refresh().Status.ClockSkew).To(Equal(&metav1.Duration{Duration: time.Minute}))
+	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Warning ClockSkew"), ContainSubstring("1m0s ahead of"))))
+	f.Expect(f.writes.Total()).To(Equal(1))
+	for range 10 {
+		f.Expect(renew(time.Minute+time.Second)).To(BeFalse(), "it has not moved enough")
+		f.reconcile()
+	}
+	f.Expect(f.writes.Total()).To(BeZero())
+	f.Expect(f.told()).To(BeEmpty())
+	for range 3 {
+		renew(0)
+	}
+	f.reconcile()
+	f.Expect(f.refresh().Status.ClockSkew).To(BeNil())
+	f.Expect(f.told()).To(BeEmpty())
 }

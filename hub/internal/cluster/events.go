@@ -23,6 +23,17 @@ func namespaceCreatedEvent(name string) news {
 	return news{corev1.EventTypeNormal, "NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name)}
 }
 
+func accessRevokedEvent(cluster *v1alpha1.Cluster) news {
+	why := "its acceptance was taken back or its namespace is not the hub's"
+	switch {
+	case cluster.DeletionTimestamp != nil:
+		why = "it is being removed; its namespace, Machines and Nodes stay"
+	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
+		why = "it is denied; its namespace, Machines and Nodes stay"
+	}
+	return news{corev1.EventTypeNormal, "AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why)}
+}
+
 // told are the conditions whose turns are worth an event, with the status that is worth a warning.
 var told = []struct {
 	condition string
@@ -62,8 +73,25 @@ func turnEvents(before, after []metav1.Condition) []news {
 	return turned
 }
 
+// skewEvent is the event of a clock skew that changed and is too great.
+func skewEvent(before, after *metav1.Duration) (news, bool) {
+	if after == nil || after.Duration.Abs() <= warnSkew || before != nil && *before == *after {
+		return news{}, false
+	}
+	direction := "ahead of"
+	if after.Duration < 0 {
+		direction = "behind"
+	}
+	return news{corev1.EventTypeWarning, "ClockSkew", "Observe", fmt.Sprintf(
+		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens begin and end at the wrong time",
+		after.Duration.Abs(), direction)}, true
+}
+
 // tell sends the events of a change of status.
 func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
+	if skewed, any := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); any {
+		emit(c.Recorder, cluster, skewed)
+	}
 	for _, turned := range turnEvents(before.Conditions, cluster.Status.Conditions) {
 		emit(c.Recorder, cluster, turned)
 	}

@@ -1,21 +1,25 @@
 package cluster
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // heartbeats remembers when this process saw each agent's Lease change: what counts is the hub's own clock,
-// not the time that the agent wrote. Most renewals end here and wake nobody. The zero value is ready for use.
+// not the time that the agent wrote. Most renewals end here and wake nobody.
 type heartbeats struct {
 	mu       sync.Mutex
 	clusters map[string]*heartbeat
+	// armed receives when a deadline was set that expired has not looked at.
+	armed chan struct{}
 }
 
 type heartbeat struct {
@@ -27,6 +31,14 @@ type heartbeat struct {
 	at      time.Time
 	// quiet: the agent counts as silent, so its next renewal is news.
 	quiet bool
+	// grace is how long the agent may be silent. It is watched while it counts as connected.
+	grace   time.Duration
+	watched bool
+	skew    skew
+}
+
+func newHeartbeats() *heartbeats {
+	return &heartbeats{clusters: map[string]*heartbeat{}, armed: make(chan struct{}, 1)}
 }
 
 // verdict is what the hub knows of an agent.
@@ -34,8 +46,8 @@ type verdict struct {
 	connected bool
 	// seen: a Lease has been seen, now or ever before.
 	seen bool
-	// expires is the time until a connected agent counts as silent.
-	expires time.Duration
+	// skew is what status.clockSkew is to say.
+	skew *metav1.Duration
 }
 
 // observe notes a Lease and reports whether its Cluster has to be looked at for it. initial means that the
@@ -52,11 +64,14 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 		return false
 	}
 	beat.last = seen
-	if !initial {
-		beat.renewed, beat.at = true, now
+	if initial {
+		return beat.quiet
 	}
-	wake = beat.quiet
-	return wake
+	beat.renewed, beat.at = true, now
+	if lease.Spec.RenewTime != nil {
+		beat.skew.measure(lease.Spec.RenewTime.Sub(now))
+	}
+	return beat.quiet || beat.skew.moved()
 }
 
 // renewed tells whether this process has seen the cluster's Lease change.
@@ -68,9 +83,6 @@ func (h *heartbeats) renewed(cluster string) bool {
 }
 
 func (h *heartbeats) start(cluster string, now time.Time) *heartbeat {
-	if h.clusters == nil {
-		h.clusters = map[string]*heartbeat{}
-	}
 	beat := &heartbeat{at: now, quiet: true}
 	h.clusters[cluster] = beat
 	return beat
@@ -95,19 +107,77 @@ func (h *heartbeats) judge(cluster *v1alpha1.Cluster, now time.Time) verdict {
 	connected := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	joined := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
 	if cluster.Status.Namespace == "" {
-		return verdict{seen: joined} // No agent can be at work: a Lease of that namespace is somebody else's.
+		// No agent can be at work: a Lease of that namespace is somebody else's.
+		return verdict{seen: joined, skew: cluster.Status.ClockSkew}
 	}
 	beat, known := h.clusters[cluster.Name]
 	if !known {
 		beat = h.start(cluster.Name, now)
 	}
-	v := verdict{seen: joined || beat.renewed}
+	limit := grace(cluster)
+	v := verdict{seen: joined || beat.renewed, skew: beat.skew.publish(cluster.Status.ClockSkew)}
 	if beat.renewed || connected {
-		v.expires = max(beat.at.Add(grace(cluster)).Sub(now), 0)
-		v.connected = v.expires > 0
+		v.connected = now.Sub(beat.at) < limit
 	}
-	beat.quiet = !v.connected
+	if v.connected && (!beat.watched || beat.grace != limit) {
+		select {
+		case h.armed <- struct{}{}:
+		default: // It is told already.
+		}
+	}
+	beat.quiet, beat.watched, beat.grace = !v.connected, v.connected, limit
 	return v
+}
+
+// expired returns the clusters whose agents have just fallen silent, each once, and the time until the next may: 0 if
+// none is watched.
+func (h *heartbeats) expired(now time.Time) (silent []string, next time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for cluster, beat := range h.clusters {
+		if !beat.watched {
+			continue
+		}
+		left := beat.at.Add(beat.grace).Sub(now)
+		if left <= 0 {
+			beat.watched = false
+			silent = append(silent, cluster)
+		} else if next == 0 || left < next {
+			next = left
+		}
+	}
+	return silent, next
+}
+
+// watch wakes each cluster at the moment when its agent has fallen silent, until ctx ends. A deadline that a renewal
+// has moved on wakes nobody: nothing is looked at in vain, however many agents there are.
+func (h *heartbeats) watch(ctx context.Context, clock clock.Clock, wake func(cluster string)) {
+	for {
+		silent, next := h.expired(clock.Now())
+		for _, cluster := range silent {
+			wake(cluster)
+		}
+		if !h.wait(ctx, clock, next) {
+			return
+		}
+	}
+}
+
+// wait returns when it is time to look again, at the latest after next, and reports false when ctx has ended.
+func (h *heartbeats) wait(ctx context.Context, clock clock.Clock, next time.Duration) bool {
+	var due <-chan time.Time
+	if next > 0 {
+		timer := clock.NewTimer(next)
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-due:
+	case <-h.armed:
+	}
+	return true
 }
 
 func (h *heartbeats) forget(cluster string) {

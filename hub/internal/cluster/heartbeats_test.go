@@ -1,14 +1,21 @@
 package cluster
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -34,44 +41,147 @@ func watched(conditions ...string) *v1alpha1.Cluster {
 
 func TestHeartbeats(t *testing.T) {
 	g := NewWithT(t)
-	var h heartbeats
+	h := newHeartbeats()
 	cluster := watched()
+	next := func(now time.Time) time.Duration {
+		silent, next := h.expired(now)
+		g.Expect(silent).To(BeEmpty())
+		return next
+	}
 	g.Expect(h.judge(cluster, start)).To(Equal(verdict{}), "nothing seen")
+	g.Expect(next(start)).To(BeZero(), "nobody is watched")
 	g.Expect(h.observe(renewal(1), false, start)).To(BeTrue(), "the first renewal is news")
-	g.Expect(h.judge(cluster, start)).To(Equal(verdict{connected: true, seen: true, expires: 40 * time.Second}))
+	g.Expect(h.judge(cluster, start)).To(Equal(verdict{connected: true, seen: true}))
+	g.Expect(next(start)).To(Equal(40 * time.Second))
 	g.Expect(h.observe(renewal(2), false, start.Add(10*time.Second))).To(BeFalse(), "the next is none")
 	g.Expect(h.observe(renewal(2), false, start.Add(30*time.Second))).To(BeFalse(), "the same again is no renewal")
-	g.Expect(h.judge(cluster, start.Add(40*time.Second))).To(Equal(verdict{connected: true, seen: true, expires: 10 * time.Second}))
+	g.Expect(next(start.Add(40*time.Second))).To(Equal(10*time.Second), "a renewal moves the deadline and wakes nobody")
+	g.Expect(h.judge(cluster, start.Add(49*time.Second)).connected).To(BeTrue())
+	silent, _ := h.expired(start.Add(50 * time.Second))
+	g.Expect(silent).To(ConsistOf("c"))
+	g.Expect(next(start.Add(50*time.Second))).To(BeZero(), "it is told once")
 	g.Expect(h.judge(cluster, start.Add(50*time.Second))).To(Equal(verdict{seen: true}), "at expiry it is silent")
 	g.Expect(h.observe(renewal(3), false, start.Add(60*time.Second))).To(BeTrue(), "a renewal after silence is news")
 	g.Expect(h.judge(cluster, start.Add(60*time.Second)).connected).To(BeTrue())
+	g.Expect(next(start.Add(60 * time.Second))).To(Equal(40 * time.Second))
 	h.forget("c")
+	g.Expect(next(start.Add(60 * time.Second))).To(BeZero())
 	g.Expect(h.judge(cluster, start.Add(60*time.Second))).To(Equal(verdict{}))
+}
+
+func TestAnotherGraceCountsAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	h := newHeartbeats()
+	cluster := watched()
+	h.observe(renewal(1), false, start)
+	h.judge(cluster, start)
+	<-h.armed
+	h.judge(cluster, start)
+	g.Expect(h.armed).NotTo(Receive(), "nothing new to look at")
+	cluster.Spec.Heartbeat.GraceSeconds = 5
+	h.judge(cluster, start)
+	g.Expect(h.armed).To(Receive())
+	_, next := h.expired(start)
+	g.Expect(next).To(Equal(5 * time.Second))
+}
+
+// A renewal that arrives just after its deadline was seen to pass counts.
+func TestRenewalBeatsTheReconcile(t *testing.T) {
+	g := NewWithT(t)
+	h := newHeartbeats()
+	h.observe(renewal(1), false, start)
+	h.judge(watched(), start)
+	silent, _ := h.expired(start.Add(40 * time.Second))
+	g.Expect(silent).To(ConsistOf("c"))
+	h.observe(renewal(2), false, start.Add(41*time.Second))
+	g.Expect(h.judge(watched(), start.Add(42*time.Second)).connected).To(BeTrue())
+	_, next := h.expired(start.Add(42 * time.Second))
+	g.Expect(next).To(Equal(39*time.Second), "it is watched again")
+}
+
+// lease is the agent's Lease of a cluster, renewed at a time.
+func lease(cluster string, at time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: v1alpha1.AgentLeaseName},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}},
+	}
+}
+
+// A thousand agents that renew their Leases cost no reconcile, and so no write, however long they do; the one that
+// stops costs one, exactly at its deadline.
+func TestThousandLeasesWakeNobody(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(start)
+	c := &Controller{Deps: Deps{Agents: &witness.Agents{}, Clock: clock}, heartbeats: newHeartbeats()}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	const leases = 1000
+	events := c.leases()
+	renew := func(i int) {
+		name := fmt.Sprint("c", i)
+		renewed := lease(name, clock.Now())
+		events.Update(ctx, event.UpdateEvent{ObjectOld: renewed, ObjectNew: renewed}, q)
+	}
+	for i := range leases {
+		renew(i)
+		cluster := watched()
+		cluster.Name, cluster.Status.Namespace = fmt.Sprint("c", i), fmt.Sprint("c", i)
+		c.heartbeats.judge(cluster, clock.Now())
+	}
+	for range q.Len() { // Each first renewal was news.
+		request, _ := q.Get()
+		q.Done(request)
+	}
+	g.Expect(c.silences(ctx, q)).To(Succeed())
+	const rounds = 30
+	for range rounds {
+		g.Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
+		clock.Step(10 * time.Second)
+		for i := range leases {
+			renew(i)
+		}
+	}
+	g.Consistently(q.Len).WithTimeout(200*time.Millisecond).Should(BeZero(), "%d renewals", rounds*leases)
+	for i := range leases - 1 { // The last one stops.
+		clock.SetTime(clock.Now().Add(time.Millisecond))
+		renew(i)
+	}
+	silentAt := start.Add(rounds*10*time.Second + 40*time.Second)
+	g.Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
+	clock.SetTime(silentAt.Add(-time.Millisecond))
+	g.Consistently(q.Len).WithTimeout(200*time.Millisecond).Should(BeZero(), "a millisecond before its deadline")
+	g.Eventually(clock.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
+	clock.SetTime(silentAt)
+	g.Eventually(q.Len).WithTimeout(time.Minute).Should(Equal(1), "at its deadline")
+	request, _ := q.Get()
+	g.Expect(request.Name).To(Equal(fmt.Sprint("c", leases-1)))
 }
 
 func TestNewHubKnowsNoBetterThanTheOldOne(t *testing.T) {
 	g := NewWithT(t)
-	var h heartbeats
+	h := newHeartbeats()
 	connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
 	h.observe(renewal(1), true, start)
-	g.Expect(h.judge(connected, start.Add(time.Second))).To(Equal(verdict{connected: true, seen: true, expires: 39 * time.Second}), "connected stays for one grace period")
+	g.Expect(h.judge(connected, start.Add(time.Second))).To(Equal(verdict{connected: true, seen: true}), "connected stays for one grace period")
 	g.Expect(h.judge(connected, start.Add(40*time.Second)).connected).To(BeFalse(), "and no longer without a renewal")
 
-	h = heartbeats{}
+	h = newHeartbeats()
 	silent := watched(v1alpha1.ClusterJoinedCondition)
 	h.observe(renewal(1), true, start)
 	g.Expect(h.judge(silent, start)).To(Equal(verdict{seen: true}), "a Lease of unknown age does not make a silent agent connected")
 	g.Expect(h.observe(renewal(2), false, start.Add(time.Second))).To(BeTrue())
 	g.Expect(h.judge(silent, start.Add(time.Second)).connected).To(BeTrue())
 
-	h = heartbeats{}
+	h = newHeartbeats()
 	g.Expect(h.judge(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")
 	g.Expect(h.judge(connected, start.Add(40*time.Second)).connected).To(BeFalse())
 }
 
 func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 	g := NewWithT(t)
-	var h heartbeats
+	h := newHeartbeats()
 	cluster := watched()
 	cluster.Status.Namespace = ""
 	h.observe(renewal(1), false, start)

@@ -17,6 +17,10 @@ var (
 		Name: "hollowfleet_hub_cluster_agent_connected",
 		Help: "1 while the cluster's agent renews its Lease, else 0.",
 	}, []string{"cluster"})
+	clockSkew = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hollowfleet_hub_cluster_clock_skew_seconds",
+		Help: "How far the clock of the cluster's agent is ahead of the hub's; 0 below two seconds.",
+	}, []string{"cluster"})
 	clusterFrozen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hollowfleet_hub_cluster_frozen",
 		Help: "1 while nothing may be created or deleted for the cluster, else 0.",
@@ -24,7 +28,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(machineCount, agentConnected, clusterFrozen)
+	metrics.Registry.MustRegister(machineCount, agentConnected, clockSkew, clusterFrozen)
 }
 
 func publish(cluster *v1alpha1.Cluster) {
@@ -40,12 +44,17 @@ func publish(cluster *v1alpha1.Cluster) {
 		}
 		gauge.WithLabelValues(cluster.Name).Set(value)
 	}
+	skewed := 0.0
+	if cluster.Status.ClockSkew != nil {
+		skewed = cluster.Status.ClockSkew.Seconds()
+	}
+	clockSkew.WithLabelValues(cluster.Name).Set(skewed)
 	set(agentConnected, v1alpha1.ClusterAgentConnectedCondition)
 	set(clusterFrozen, v1alpha1.FrozenCondition)
 }
 
 func unpublish(cluster string) {
-	for _, gauge := range []*prometheus.GaugeVec{machineCount, agentConnected, clusterFrozen} {
+	for _, gauge := range []*prometheus.GaugeVec{machineCount, agentConnected, clockSkew, clusterFrozen} {
 		gauge.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
 	}
 }

@@ -33,6 +33,7 @@ func (c *Controller) count(ctx context.Context, cluster *v1alpha1.Cluster, now t
 func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard verdict, now time.Time) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
+	status.ClockSkew = heard.skew
 	switch namespace {
 	case namespaceReady:
 		status.Namespace = cluster.Name
@@ -54,7 +55,7 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 	switch {
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
 		condition.Reason, condition.Message = v1alpha1.ReasonDenied, "spec.acceptance is Denied: the agent has no access"
-	case cluster.Spec.Acceptance != v1alpha1.AcceptanceAccepted:
+	case !cluster.Accepted():
 		condition.Reason, condition.Message = v1alpha1.ReasonAwaitingAcceptance, "Set spec.acceptance to Accepted to let this cluster join"
 	case namespace == namespaceForeign:
 		condition.Reason = v1alpha1.ReasonNamespaceConflict
@@ -67,6 +68,9 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 		condition.Message = fmt.Sprintf("Namespace %q is not there yet", cluster.Name)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAccepted
+		if cluster.Spec.Acceptance != v1alpha1.AcceptanceAccepted {
+			condition.Message = "spec.acceptancePolicy is Auto"
+		}
 	}
 	return condition
 }

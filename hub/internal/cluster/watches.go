@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
@@ -33,7 +34,9 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&rbacv1.RoleBinding{}, ofLabel).
 		Watches(&rbacv1.ClusterRole{}, ofLabel).
 		Watches(&rbacv1.ClusterRoleBinding{}, ofLabel).
+		Watches(&corev1.ServiceAccount{}, ofLabel).
 		Watches(&coordinationv1.Lease{}, c.leases()).
+		WatchesRawSource(source.Func(c.silences)).
 		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(wake.MachineCounts())).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
@@ -72,6 +75,12 @@ func (c *Controller) leases() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, e.IsInInitialList, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, false, q) },
 	}
+}
+
+// silences wakes a Cluster when its agent has fallen silent.
+func (c *Controller) silences(ctx context.Context, q queue) error {
+	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(wake.Request("", cluster)) })
+	return nil
 }
 
 // counted wakes a Cluster for its Machines, many changes at once.

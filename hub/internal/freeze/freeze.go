@@ -76,9 +76,9 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 }
 
 func notAccepted(cluster *v1alpha1.Cluster) Verdict {
-	switch cluster.Spec.Acceptance {
-	case v1alpha1.AcceptanceAccepted:
-	case v1alpha1.AcceptanceDenied:
+	switch {
+	case cluster.Accepted():
+	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf("Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
 	default:
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonAwaitingAcceptance, Message: fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}

@@ -44,9 +44,10 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 	}
 	d := decide(s)
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "createNew", d.CreateNew, "scale", d.Scale,
-		"adopt", len(d.adopt), "stamp", len(d.stamp), "forget", len(d.forget), "why", d.Why)
+		"change", len(d.changes), "adopt", len(d.adopt), "forget", len(d.forget), "settle", len(d.Settle),
+		"move", len(d.Move), "replace", len(d.Replace), "remove", d.Remove != nil, "why", d.Why)
 	for _, step := range []func(context.Context, *scope, decision) error{
-		c.adopt, c.stamp, c.scale, c.create, c.forget, c.number,
+		c.adopt, c.change, c.create, c.number, c.transfer, c.remove, c.replace, c.forget,
 	} {
 		if err := step(ctx, s, d); err != nil {
 			if failed := failedEvent(err); !apierrors.IsConflict(err) {
@@ -71,38 +72,22 @@ func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
 		if err := c.patch(ctx, orphan, adopted); err != nil {
 			return fmt.Errorf("adopting machine set %s: %w", orphan.Name, err)
 		}
-		emit(c.Recorder, s.deployment, adoptedEvent(orphan.Name))
+		emit(c.Recorder, s.deployment, adoptedEvent(orphan))
 	}
 	return nil
 }
 
-func (c *Controller) stamp(ctx context.Context, s *scope, d decision) error {
-	for _, set := range d.stamp {
-		wanted := stamped(s, set, d.revision)
-		if err := c.patch(ctx, set, wanted); err != nil {
-			return fmt.Errorf("labeling machine set %s: %w", set.Name, err)
+// change writes the sets that are not as they should be.
+func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
+	for _, change := range d.changes {
+		if err := c.patch(ctx, change.before, change.after); err != nil {
+			return fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
 		}
-		*set = *wanted
-	}
-	return nil
-}
-
-func (c *Controller) scale(ctx context.Context, s *scope, d decision) error {
-	for _, change := range d.Scale {
-		for _, set := range s.sets {
-			if set.Name != change.Name {
-				continue
-			}
-			scaled := set.DeepCopy()
-			scaled.Spec.Replicas = new(int32(change.To))
-			if err := c.patch(ctx, set, scaled); err != nil {
-				return fmt.Errorf("scaling machine set %s: %w", set.Name, err)
-			}
+		if by := change.by(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
+			emit(c.Recorder, s.deployment, scaledEvent(change, d.Why))
 		}
-	}
-	if len(d.Scale) > 0 {
-		emit(c.Recorder, s.deployment, scaledEvent(d.Plan))
+		*change.before = *change.after // What follows writes the same set.
 	}
 	return nil
 }
@@ -121,7 +106,8 @@ func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
 	case err != nil:
 		return &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machine set %s: %w", set.Name, err)}
 	}
-	emit(c.Recorder, s.deployment, createdEvent(set.Name, d.Plan))
+	s.current = set
+	emit(c.Recorder, s.deployment, createdEvent(set, d.Plan))
 	return nil
 }
 
@@ -144,7 +130,7 @@ func (c *Controller) resolve(ctx context.Context, s *scope, wanted *v1alpha1.Mac
 		collisions += *s.deployment.Status.CollisionCount
 	}
 	s.deployment.Status.CollisionCount = &collisions
-	emit(c.Recorder, s.deployment, collisionEvent(existing.Name))
+	emit(c.Recorder, s.deployment, collisionEvent(existing))
 	return nil
 }
 
@@ -163,12 +149,14 @@ func newSet(s *scope, d decision) *v1alpha1.MachineSet {
 		Spec: v1alpha1.MachineSetSpec{
 			ClusterName: deployment.Spec.ClusterName, Replicas: new(int32(d.NewReplicas)),
 			MinReadySeconds: deployment.Spec.MinReadySeconds,
-			Selector:        v1alpha1.MachineSelector{MatchLabels: selector},
-			Template:        *template,
+			DeletePolicy:    deployment.Spec.DeletePolicy, Remediation: deployment.Spec.Remediation,
+			Selector: v1alpha1.MachineSelector{MatchLabels: selector},
+			Template: *template,
 		},
 	}
 	setLabels(&set.ObjectMeta, deployment)
 	setRevision(&set.ObjectMeta, d.revision)
+	annotate(&set.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicas(deployment)))
 	return set
 }
 
@@ -189,15 +177,15 @@ func (c *Controller) number(ctx context.Context, s *scope, d decision) error {
 		return nil
 	}
 	before := s.deployment.DeepCopy()
-	if s.deployment.Annotations == nil {
-		s.deployment.Annotations = map[string]string{}
-	}
-	s.deployment.Annotations[v1alpha1.RevisionAnnotation] = strconv.FormatInt(d.revision, 10)
+	annotate(&s.deployment.ObjectMeta, v1alpha1.RevisionAnnotation, strconv.FormatInt(d.revision, 10))
 	collisions := s.deployment.Status.CollisionCount
 	if err := c.patch(ctx, before, s.deployment); err != nil {
 		return fmt.Errorf("numbering the revision: %w", err)
 	}
 	s.deployment.Status.CollisionCount = collisions // The answer carries the status that is stored.
+	if d.revision > 1 {
+		emit(c.Recorder, s.deployment, rolloutEvent(s, d))
+	}
 	return nil
 }
 

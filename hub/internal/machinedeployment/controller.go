@@ -2,8 +2,10 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
@@ -11,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments/finalizers,verbs=update
@@ -38,7 +42,10 @@ type Deps struct {
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
 type Controller struct {
 	Deps
-	pacer pace.Pacer
+	started time.Time
+	pacer   pace.Pacer
+	steps   gathering
+	refused refusals
 }
 
 // New returns a Controller.
@@ -46,7 +53,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineDeployment controller: a dependency is missing")
 	}
-	return &Controller{Deps: deps}, nil
+	return &Controller{Deps: deps, started: deps.Clock.Now()}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -60,16 +67,42 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	var actErr error
-	if !decide(s).empty() {
-		actErr = c.act(ctx, deployment)
-	}
-	report(s, actErr, now)
 	next := reconciler.Next{After: s.counts.NextAvailable}
+	var actErr error
+	retry, refused := c.refused.wait(deployment.UID, now)
+	if d := decide(s); !d.empty() {
+		if wait := c.hold(s, d, retry, now); wait > 0 {
+			next = next.Sooner(wait)
+		} else {
+			actErr = c.act(ctx, deployment)
+		}
+		s.renumbered = d.number
+	}
+	report(s, cmp.Or(actErr, refused), now)
+	next = next.Sooner(c.reportProgress(s, before, now))
 	if !equality.Semantic.DeepEqual(before, &deployment.Status) {
 		wait := c.pacer.Wait(deployment.UID, urgent(before, deployment), now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
 	return next, actErr
+}
+
+// hold returns how long a step has to wait; 0 means that it is to be taken now. What answers a user never waits, a
+// transfer waits for its retry, and a small step of a rollout for more.
+func (c *Controller) hold(s *scope, d decision, retry time.Duration, now time.Time) time.Duration {
+	switch {
+	case s.deployment.Status.ObservedGeneration != s.deployment.Generation:
+		return 0
+	case len(d.Move) > 0 || d.Remove != nil:
+		return retry
+	case !d.onlyScales():
+		return 0
+	}
+	size := 0
+	for _, change := range d.changes {
+		size += max(change.by(), -change.by())
+	}
+	surge, unavailable := plan.Bounds(s.deployment.Spec.Strategy, replicas(s.deployment))
+	return c.steps.wait(s.deployment.UID, size >= surge+unavailable, now)
 }

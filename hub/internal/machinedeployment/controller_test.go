@@ -110,6 +110,12 @@ func (f *fixture) update(change func(*v1alpha1.MachineDeployment)) {
 	f.Expect(f.direct.Update(f.t.Context(), f.deployment)).To(Succeed())
 }
 
+// rollingBy is a rolling update of that surge.
+func rollingBy(surge string) v1alpha1.MachineDeploymentStrategy {
+	value := intstr.Parse(surge)
+	return v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &value}}
+}
+
 func (f *fixture) upgrade(version string) {
 	f.t.Helper()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Template.Spec.Versions.Kubelet = version })
@@ -173,6 +179,7 @@ func TestCreatesItsSetAndThenRests(t *testing.T) {
 	}))
 	f.Expect(set.Annotations).To(Equal(map[string]string{
 		v1alpha1.RevisionAnnotation: "1", "machinedeployment.clusters.x-k8s.io/revision": "1",
+		v1alpha1.DesiredReplicasAnnotation: "2",
 	}))
 	f.Expect(set.Spec.Selector.MatchLabels).To(Equal(map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: hash}))
 	f.Expect(set.Spec.Template.Metadata.Labels).To(Equal(set.Spec.Selector.MatchLabels))
@@ -323,6 +330,7 @@ func TestAdoptsASetOfItsTemplateOnly(t *testing.T) {
 	orphan("other-template", "v1.20.0", map[string]string{"app": "x"})
 	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
 	f.reconcile()
+	f.reconcileSets()
 	f.reconcile()
 	var owned []string
 	for _, set := range f.list() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -18,17 +19,32 @@ type decision struct {
 	// adopt are sets to take over. While there are any, nothing else is done: they change all that follows.
 	adopt []*v1alpha1.MachineSet
 	// revision of the template. The deployment carries it if number, and every set in stamp still has to.
-	revision int64
-	number   bool
-	// stamp are sets whose labels, annotations or minReadySeconds are not as they should be.
-	stamp []*v1alpha1.MachineSet
+	// renewed is the revision that the template had when it was the latest before; 0 for a new one.
+	revision, renewed int64
+	number            bool
+	// changes are the sets that are not as they should be, reductions first.
+	changes []change
 	// forget are sets of the history beyond its limit.
 	forget []*v1alpha1.MachineSet
 }
 
 func (d decision) empty() bool {
-	return d.Plan.Empty() && len(d.adopt) == 0 && !d.number && len(d.stamp) == 0 && len(d.forget) == 0
+	return d.Plan.Empty() && len(d.adopt) == 0 && !d.number && len(d.changes) == 0 && len(d.forget) == 0
 }
+
+// onlyScales tells whether all there is to do is the next step of a rollout.
+func (d decision) onlyScales() bool {
+	return len(d.Scale) > 0 && len(d.changes) == len(d.Scale) && !d.CreateNew && len(d.Replace) == 0 &&
+		len(d.adopt) == 0 && !d.number && len(d.forget) == 0
+}
+
+// change is what one set is to become.
+type change struct {
+	before, after *v1alpha1.MachineSet
+}
+
+// by is the change of the set's replicas.
+func (c change) by() int { return setReplicas(c.after) - setReplicas(c.before) }
 
 // decide is pure.
 func decide(s *scope) decision {
@@ -42,14 +58,23 @@ func decide(s *scope) decision {
 	if s.current != nil || d.CreateNew {
 		d.number = revision(s.deployment) != d.revision
 	}
+	if s.current != nil && revision(s.current) < d.revision {
+		d.renewed = revision(s.current)
+	}
 	for _, set := range s.sets {
-		if set.DeletionTimestamp == nil && stamped(s, set, d.revision) != nil {
-			d.stamp = append(d.stamp, set)
+		if set.DeletionTimestamp != nil {
+			continue
+		}
+		if wanted := s.wanted(set, d); !sameSet(set, wanted) {
+			d.changes = append(d.changes, change{set, wanted})
 		}
 	}
+	slices.SortStableFunc(d.changes, func(a, b change) int { return cmp.Compare(direction(a), direction(b)) })
 	d.forget = history(s)
 	return d
 }
+
+func direction(c change) int { return cmp.Compare(c.by(), 0) }
 
 // currentRevision is one more than that of all older templates; a set that is the latest keeps its own.
 func currentRevision(s *scope) int64 {
@@ -65,19 +90,35 @@ func currentRevision(s *scope) int64 {
 	return highest + 1
 }
 
-// stamped returns set as it should be labeled and annotated, or nil if it is.
-func stamped(s *scope, set *v1alpha1.MachineSet, current int64) *v1alpha1.MachineSet {
+// wanted is set as it should be: its size, its place in the history, and what needs no replacement.
+func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSet {
 	wanted := set.DeepCopy()
-	setLabels(&wanted.ObjectMeta, s.deployment)
-	if set == s.current {
-		setRevision(&wanted.ObjectMeta, current)
+	for _, scale := range slices.Concat(d.Scale, d.Settle) {
+		if scale.Name == set.Name {
+			wanted.Spec.Replicas = new(int32(scale.To))
+		}
 	}
-	wanted.Spec.MinReadySeconds = s.deployment.Spec.MinReadySeconds
-	if maps.Equal(wanted.Labels, set.Labels) && maps.Equal(wanted.Annotations, set.Annotations) &&
-		wanted.Spec.MinReadySeconds == set.Spec.MinReadySeconds {
-		return nil
+	if len(d.Settle) > 0 {
+		delete(wanted.Annotations, v1alpha1.TransferAnnotation)
+	}
+	setLabels(&wanted.ObjectMeta, s.deployment)
+	spec := s.deployment.Spec
+	wanted.Spec.MinReadySeconds, wanted.Spec.DeletePolicy, wanted.Spec.Remediation = spec.MinReadySeconds, spec.DeletePolicy, spec.Remediation
+	if set == s.current {
+		setRevision(&wanted.ObjectMeta, d.revision)
+		// Sets of older templates keep theirs until their Machines are gone: what they have is what was tried
+		// together, and what a rollback goes back to is made up to date then.
+		wanted.Spec.Template = plan.Propagate(set.Spec.Template, spec.Template, set.Spec.Selector.MatchLabels)
+	}
+	// A set without Machines has nothing to grow from; it learns the number when it is used again.
+	if setReplicas(wanted) > 0 {
+		annotate(&wanted.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicas(s.deployment)))
 	}
 	return wanted
+}
+
+func sameSet(a, b *v1alpha1.MachineSet) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 func setLabels(object *metav1.ObjectMeta, deployment *v1alpha1.MachineDeployment) {
@@ -90,12 +131,16 @@ func setLabels(object *metav1.ObjectMeta, deployment *v1alpha1.MachineDeployment
 }
 
 func setRevision(object *metav1.ObjectMeta, number int64) {
+	text := strconv.FormatInt(number, 10)
+	annotate(object, v1alpha1.RevisionAnnotation, text)
+	annotate(object, v1alpha1.AutoscalerRevisionAnnotation, text)
+}
+
+func annotate(object *metav1.ObjectMeta, key, value string) {
 	if object.Annotations == nil {
 		object.Annotations = map[string]string{}
 	}
-	text := strconv.FormatInt(number, 10)
-	object.Annotations[v1alpha1.RevisionAnnotation] = text
-	object.Annotations[v1alpha1.AutoscalerRevisionAnnotation] = text
+	object.Annotations[key] = value
 }
 
 // history returns the empty sets of older templates beyond revisionHistoryLimit, oldest revision first.

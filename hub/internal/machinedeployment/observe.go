@@ -34,16 +34,23 @@ type scope struct {
 	orphans []*v1alpha1.MachineSet
 	// hash names the template.
 	hash string
-	// machines counts the Machines of each set. strays are Machines of the deployment whose set is gone;
-	// counts has all of them.
-	machines map[types.UID]*tally.Counts
-	strays   tally.Counts
+	// machines are those of each set, strays those of the deployment whose set is gone; counts has all of them.
+	machines map[types.UID]*members
+	strays   members
 	counts   tally.Counts
+	// renumbered: the template has got another revision in this reconciliation.
+	renumbered bool
+}
+
+// members are the Machines of one set.
+type members struct {
+	tally.Counts
+	facts []plan.Machine
 }
 
 // observe reads what counts for deployment.
 func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, now time.Time, options ...client.ListOption) (*scope, error) {
-	s := &scope{deployment: deployment, machines: map[types.UID]*tally.Counts{}}
+	s := &scope{deployment: deployment, machines: map[types.UID]*members{}}
 	var err error
 	if s.frozen, err = c.frozen(ctx, reader, deployment); err != nil {
 		return nil, err
@@ -85,7 +92,7 @@ func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
 			s.orphans = append(s.orphans, set)
 		case owned:
 			s.sets = append(s.sets, set)
-			s.machines[set.UID] = &tally.Counts{}
+			s.machines[set.UID] = &members{}
 			// Of several with this template, which only somebody else can have made, the oldest one stays.
 			if same && s.current == nil && set.DeletionTimestamp == nil {
 				s.current = set
@@ -107,16 +114,21 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	if controller == nil || controller.Kind != "MachineSet" {
 		return
 	}
-	state := tally.Of(machine, minReady, now)
-	counts, owned := s.machines[controller.UID]
+	owner, owned := s.machines[controller.UID]
 	if !owned {
 		if machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
 			return
 		}
-		counts = &s.strays
+		owner = &s.strays
 	}
-	counts.Add(state)
+	state := tally.Of(machine, minReady, now)
+	owner.Add(state)
 	s.counts.Add(state)
+	owner.facts = append(owner.facts, plan.Machine{
+		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, Deleting: state.Deleting,
+		Ready: state.Ready, Available: state.Available, Marked: state.Marked, Priority: state.Priority,
+		Update: state.Update, Requested: state.Requested,
+	})
 }
 
 // frozen says whether anything freezes deployment: itself or its cluster.
@@ -142,13 +154,14 @@ func (s *scope) input() plan.Input {
 		Frozen: s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil,
 	}
 	for _, set := range s.sets {
-		counts := s.machines[set.UID]
 		facts := plan.Set{
-			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set), Actual: counts.Total,
-			Active: counts.Active, Available: counts.Available, MarkedAvailable: counts.MarkedAvailable,
+			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set),
+			Unseen:   set.Status.ObservedGeneration < set.Generation,
+			Priority: tally.Priority(set.Spec.Template.Metadata.Annotations),
+			SizedFor: sizedFor(set), Locked: locked(set), Machines: s.machines[set.UID].facts,
 		}
 		if set.DeletionTimestamp != nil {
-			facts.Replicas = 0 // It makes no more Machines, and cannot be scaled.
+			facts.Replicas, facts.Unseen, facts.Locked = 0, false, false // It makes no more Machines, and cannot be scaled.
 		}
 		if set == s.current {
 			in.New = &facts
@@ -157,10 +170,25 @@ func (s *scope) input() plan.Input {
 		}
 	}
 	// Machines whose set is gone still take up room until they are gone too.
-	if s.strays.Total > 0 {
-		in.Old = append(in.Old, plan.Set{Actual: s.strays.Total})
+	if len(s.strays.facts) > 0 {
+		in.Old = append(in.Old, plan.Set{Machines: s.strays.facts})
 	}
 	return in
+}
+
+// locked tells whether Machines are being moved out of set or into it.
+func locked(set *v1alpha1.MachineSet) bool {
+	_, found := set.Annotations[v1alpha1.TransferAnnotation]
+	return found
+}
+
+// sizedFor is the replicas of the deployment for which set was scaled last; nil if it does not say so.
+func sizedFor(set *v1alpha1.MachineSet) *int {
+	number, err := strconv.Atoi(set.Annotations[v1alpha1.DesiredReplicasAnnotation])
+	if err != nil {
+		return nil
+	}
+	return &number
 }
 
 // replicas is spec.replicas; the API server has filled in the default.

@@ -25,29 +25,50 @@ func report(s *scope, actErr error, now time.Time) {
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
 	status.UnavailableReplicas = int32(max(replicas(deployment)-s.counts.Available, 0))
-	for _, condition := range []metav1.Condition{
-		available(s), progressing(s), replicaFailure(s, actErr),
-	} {
+	list := []metav1.Condition{available(s), replicaFailure(s, actErr)}
+	if allowed := remediationAllowed(s); allowed != nil {
+		list = append(list, *allowed)
+	}
+	for _, condition := range list {
 		condition.ObservedGeneration = deployment.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
-	if !s.frozen.Passing {
-		conditions.Set(&status.Conditions, s.frozen.Condition(deployment.Generation), now)
-	}
 }
 
-// updated is the number of Machines of the current template.
+// reportProgress computes what depends on the time that passes, and returns when it may change by itself; before is
+// the status that is stored.
+func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) time.Duration {
+	status := &s.deployment.Status
+	progress := progressing(s, before, now)
+	next := c.judge(s, &progress, now)
+	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
+	if told := progressEvent(old, &progress); told != nil {
+		emit(c.Recorder, s.deployment, *told)
+	}
+	put(&status.Conditions, progress)
+	if !s.frozen.Passing {
+		frozen := s.frozen.Condition(s.deployment.Generation)
+		first := meta.FindStatusCondition(status.Conditions, frozen.Type) == nil && frozen.Status == metav1.ConditionFalse
+		if conditions.Set(&status.Conditions, frozen, now) && !first {
+			emit(c.Recorder, s.deployment, frozenEvent(frozen))
+		}
+	}
+	return next
+}
+
+// updated is the number of Machines of the current template, without those that are still to be updated in place.
 func (s *scope) updated() int {
 	if s.current == nil {
 		return 0
 	}
-	return s.machines[s.current.UID].Total
+	counts := s.machines[s.current.UID]
+	return counts.Total - counts.Updating
 }
 
 func available(s *scope) metav1.Condition {
 	want := replicas(s.deployment)
 	enough := want
-	if s.deployment.Spec.Strategy.Type == v1alpha1.RollingUpdate {
+	if kind := s.deployment.Spec.Strategy.Type; kind == v1alpha1.RollingUpdate || kind == v1alpha1.InPlace {
 		_, unavailable := plan.Bounds(s.deployment.Spec.Strategy, want)
 		enough -= unavailable
 	}
@@ -57,22 +78,6 @@ func available(s *scope) metav1.Condition {
 	}
 	if s.counts.Available < enough {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonMinimumReplicasUnavailable
-	}
-	return condition
-}
-
-func progressing(s *scope) metav1.Condition {
-	want := replicas(s.deployment)
-	condition := metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue}
-	switch {
-	case s.updated() == want && s.counts.Total == want && s.counts.Available >= want:
-		condition.Reason = v1alpha1.ReasonNewMachineSetAvailable
-	case s.deployment.Spec.Paused:
-		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
-		condition.Message = "spec.paused is set: no machine is replaced until it is unset"
-	default:
-		condition.Reason = v1alpha1.ReasonRollingOut
-		condition.Message = fmt.Sprintf("%d of %d machines have the current template", s.updated(), want)
 	}
 	return condition
 }
@@ -95,6 +100,25 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		}
 	}
 	return condition
+}
+
+// remediationAllowed is what the sets say of themselves; nil if none does.
+func remediationAllowed(s *scope) *metav1.Condition {
+	var sum *metav1.Condition
+	for _, set := range s.sets {
+		said := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.RemediationAllowedCondition)
+		if said == nil || sum != nil && said.Status == metav1.ConditionTrue {
+			continue
+		}
+		sum = &metav1.Condition{Type: said.Type, Status: said.Status, Reason: said.Reason, Message: said.Message}
+		if said.Status != metav1.ConditionTrue {
+			sum.Message = fmt.Sprintf("MachineSet %s: %s", set.Name, said.Message)
+		}
+		if said.Status == metav1.ConditionFalse {
+			break
+		}
+	}
+	return sum
 }
 
 // urgent tells a status that must be written now from one with new counts only: the former answers a change

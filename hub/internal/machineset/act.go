@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,9 +25,9 @@ func (e *actError) Error() string { return e.err.Error() }
 func (e *actError) Unwrap() error { return e.err }
 
 // act decides once more, now on live reads, and carries that out: whatever the cache said, a set never gets
-// more Machines than replicas by creating. Release comes from the cache, because the live read sees only
-// Machines that the selector matches; each release is safe in itself.
-func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, release []plan.Machine) error {
+// more Machines than replicas by creating. The live read sees only Machines that the selector matches; strangers
+// are those which the set owns nevertheless, as the cache has them.
+func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
 	current := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); apierrors.IsNotFound(err) {
 		return nil
@@ -40,66 +42,144 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, release 
 	if err != nil {
 		return err
 	}
-	if s.frozen.Frozen {
-		return nil
+	for _, stranger := range strangers {
+		if !slices.ContainsFunc(s.input.Machines, func(m plan.Machine) bool { return m.UID == stranger.UID }) {
+			s.input.Machines = append(s.input.Machines, stranger)
+		}
 	}
 	decided := plan.Decide(s.input)
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "create", decided.Create, "delete", len(decided.Delete),
-		"adopt", len(decided.Adopt), "release", len(release), "why", decided.Why)
+		"adopt", len(decided.Adopt), "release", len(decided.Release), "replace", len(decided.Replace),
+		"update", len(decided.Update), "why", decided.Why)
+	if s.staleTransfer && !decided.Empty() {
+		emit(c.Recorder, current, staleTransferEvent())
+	}
 	return errors.Join(
-		c.release(ctx, current, release),
+		c.release(ctx, current, decided.Release),
 		c.adopt(ctx, current, decided.Adopt),
-		c.delete(ctx, current, decided.Delete),
-		c.create(ctx, current, decided.Create),
+		c.unmark(ctx, current, decided.Unmark),
+		c.update(ctx, s, decided.Update),
+		c.replace(ctx, s, decided.Replace),
+		c.delete(ctx, s, decided.Delete),
+		c.create(ctx, s, decided.Create),
 	)
 }
 
-func (c *Controller) create(ctx context.Context, set *v1alpha1.MachineSet, count int) error {
+func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	if count == 0 {
 		return nil
 	}
-	created, err := slowStart(count, func(int) error {
-		machine := newMachine(set)
+	set := s.set
+	selector := labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
+	machines := make([]*v1alpha1.Machine, count)
+	for i := range machines {
+		machines[i] = newMachine(s, i)
+	}
+	created, err := slowStart(count, func(i int) error {
+		machine := machines[i]
 		if err := c.Client.Create(ctx, machine); err != nil {
 			return err
+		}
+		if !selector.Matches(labels.Set(machine.Labels)) {
+			return c.discard(ctx, machine)
 		}
 		c.expected.expect(set.UID, machine.UID, false, c.Clock.Now())
 		return nil
 	})
+	now := c.Clock.Now()
+	s.known.replacements.Made(created)
+	s.known.brake.count(created, now)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
 	if created > 0 {
 		emit(c.Recorder, set, createdEvent(created))
 	}
-	if err != nil {
-		createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
-		err = &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
-		emit(c.Recorder, set, failedEvent(v1alpha1.ReasonCreateFailed, err))
+	if err == nil {
+		s.known.brake.accepted()
+		return nil
+	}
+	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
+	failure := &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
+	s.known.brake.refused(failure, created, now)
+	emit(c.Recorder, set, failedEvent(v1alpha1.ReasonCreateFailed, failure))
+	return failure
+}
+
+// discard deletes a Machine again that the API server stored without the labels of its set's selector, which only
+// an admission webhook can have taken. The set would let it go and make the next one, and so on.
+func (c *Controller) discard(ctx context.Context, machine *v1alpha1.Machine) error {
+	err := fmt.Errorf("machine %s was stored without the labels of the set's selector: look for an admission webhook "+
+		"that changes labels of machines", machine.Name)
+	if refused := c.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(refused) != nil {
+		return errors.Join(err, fmt.Errorf("deleting it again: %w", refused))
 	}
 	return err
 }
 
-func (c *Controller) delete(ctx context.Context, set *v1alpha1.MachineSet, victims []plan.Victim) error {
+func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim) error {
 	if len(victims) == 0 {
 		return nil
 	}
-	deleted, err := inParallel(len(victims), func(i int) error {
-		machine := &v1alpha1.Machine{}
-		machine.Namespace, machine.Name = set.Namespace, victims[i].Name
-		// The UID keeps another Machine of the same name safe.
-		err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &victims[i].UID})
-		if client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		c.expected.expect(set.UID, victims[i].UID, true, c.Clock.Now())
-		return nil
-	})
-	machinesDeleted.WithLabelValues(set.Spec.ClusterName).Add(float64(deleted))
+	victims = victims[:min(len(victims), creationsAtOnce)]
+	deleted, err := inParallel(len(victims), func(i int) error { return c.deleteOne(ctx, s.set, victims[i].Machine) })
+	s.known.brake.count(-deleted, c.Clock.Now())
+	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	if deleted > 0 {
-		emit(c.Recorder, set, deletedEvent(deleted, victims))
+		emit(c.Recorder, s.set, deletedEvent(deleted, victims))
 	}
-	if err != nil {
-		err = &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, len(victims), err)}
-		emit(c.Recorder, set, failedEvent(v1alpha1.ReasonDeleteFailed, err))
+	return c.refusedDeletion(s.set, deleted, len(victims), err)
+}
+
+// replace deletes failed Machines so that others are made for them. It writes the reason on each Machine first:
+// that tells the Machine's story, it counts as in replacement from then on, and the write fails if the Machine is
+// not what it was when the decision was taken.
+func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim) error {
+	if len(failed) == 0 {
+		return nil
 	}
+	deleted, err := inParallel(len(failed), func(i int) error {
+		machine := &v1alpha1.Machine{}
+		if err := c.Live.Get(ctx, client.ObjectKey{Namespace: s.set.Namespace, Name: failed[i].Name}, machine); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if machine.UID != failed[i].UID || machine.DeletionTimestamp != nil || !replaceable(machine) {
+			return nil
+		}
+		before := machine.DeepCopy()
+		if machine.Annotations == nil {
+			machine.Annotations = map[string]string{}
+		}
+		machine.Annotations[v1alpha1.RemediationAnnotation] = failed[i].Reason
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := c.Client.Patch(ctx, machine, patch); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return c.deleteOne(ctx, s.set, failed[i].Machine)
+	})
+	s.known.brake.count(-deleted, c.Clock.Now())
+	machinesReplaced.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
+	if deleted > 0 {
+		emit(c.Recorder, s.set, replacedEvent(deleted, failed))
+	}
+	return c.refusedDeletion(s.set, deleted, len(failed), err)
+}
+
+// deleteOne deletes one Machine; its UID keeps another one of the same name safe.
+func (c *Controller) deleteOne(ctx context.Context, set *v1alpha1.MachineSet, victim plan.Machine) error {
+	machine := &v1alpha1.Machine{}
+	machine.Namespace, machine.Name = set.Namespace, victim.Name
+	err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &victim.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	c.expected.expect(set.UID, victim.UID, true, c.Clock.Now())
+	return nil
+}
+
+func (c *Controller) refusedDeletion(set *v1alpha1.MachineSet, deleted, wanted int, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
+	emit(c.Recorder, set, failedEvent(v1alpha1.ReasonDeleteFailed, err))
 	return err
 }

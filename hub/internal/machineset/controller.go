@@ -42,6 +42,7 @@ type Controller struct {
 	Deps
 	expected expectations
 	pacer    pace.Pacer
+	known    memory
 }
 
 // New returns a Controller.
@@ -63,20 +64,42 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	if err != nil {
 		return reconciler.Next{}, err
 	}
+	s.remember()
 	var next reconciler.Next
 	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
 	var actErr error
-	if decided := plan.Decide(s.input); !decided.Empty() {
-		actErr = c.act(ctx, set, decided.Release)
+	decided := plan.Decide(s.input)
+	if !decided.Empty() {
+		actErr = c.act(ctx, set, s.strangers())
 	}
-	report(s, actErr, now)
-	next = next.Sooner(s.counts.NextAvailable)
+	c.report(s, actErr, now)
+	next = next.Sooner(s.counts.NextAvailable).Sooner(decided.After)
+	if s.missing() > 0 {
+		next = next.Sooner(s.known.brake.verdict(replicas(set), now).after)
+	}
 	if !equality.Semantic.DeepEqual(before, &set.Status) {
 		wait := c.pacer.Wait(set.UID, urgent(before, set), now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
 	return next, actErr
+}
+
+// remember notes what the Machines show for later reconciliations.
+func (s *scope) remember() {
+	s.known.marks.keep(s.input.Machines)
+	s.known.replacements.Note(s.input.Machines, s.missing(), int(s.set.Status.Replicas)-s.counts.Total)
+}
+
+// strangers are the Machines that the set owns although its selector does not match them.
+func (s *scope) strangers() []plan.Machine {
+	var strangers []plan.Machine
+	for _, machine := range s.input.Machines {
+		if machine.Owned && !machine.Matches {
+			strangers = append(strangers, machine)
+		}
+	}
+	return strangers
 }
 
 // expectationTTL is how long the cache may take to show what was created or deleted. After it, the decision

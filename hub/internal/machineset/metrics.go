@@ -14,6 +14,10 @@ var (
 		Name: "hollowfleet_hub_machines_deleted_total",
 		Help: "Machines that the hub has ordered to be deleted, by cluster.",
 	}, []string{"cluster"})
+	machinesReplaced = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_machines_replaced_total",
+		Help: "Failed machines that the hub has ordered to be deleted so that others are made, by cluster.",
+	}, []string{"cluster"})
 	createFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hollowfleet_hub_machine_create_failures_total",
 		Help: "Batches of Machines that could not all be created, by cluster.",
@@ -21,5 +25,5 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(machinesCreated, machinesDeleted, createFailures)
+	metrics.Registry.MustRegister(machinesCreated, machinesDeleted, machinesReplaced, createFailures)
 }

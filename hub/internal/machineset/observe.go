@@ -6,8 +6,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -23,27 +25,45 @@ const livePage = 500
 type scope struct {
 	set    *v1alpha1.MachineSet
 	frozen freeze.Verdict
-	input  plan.Input
+	// staleTransfer: the set carries TransferAnnotation, and there is no deployment to take it off again.
+	staleTransfer bool
+	input         plan.Input
 	// counts are of the Machines that the set owns.
 	counts tally.Counts
+	// template is what the Machines are to have; outdated are those that lack something of it.
+	template plan.Template
+	outdated map[types.UID]*v1alpha1.Machine
+	known    *recollection
+	brake    verdict
 }
 
 // observe reads what counts for set. Options narrow the Machines to be read.
 func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, now time.Time, options ...client.ListOption) (*scope, error) {
-	s := &scope{set: set}
-	var err error
-	if s.frozen, err = c.frozen(ctx, reader, set); err != nil {
-		return nil, err
+	s := &scope{
+		set: set, known: c.known.of(set.UID, now),
+		template: plan.TemplateOf(set), outdated: map[types.UID]*v1alpha1.Machine{},
 	}
 	s.input = plan.Input{
-		Replicas: replicas(set), Frozen: s.frozen.Frozen, Deleting: set.DeletionTimestamp != nil,
+		Now: now, Replicas: replicas(set), Deleting: set.DeletionTimestamp != nil,
+		Policy: set.Spec.DeletePolicy, Remediation: set.Spec.Remediation,
+	}
+	if err := c.observeAbove(ctx, reader, s); err != nil {
+		return nil, err
+	}
+	if s.held() {
+		s.known.marks.restart()
 	}
 	selector := labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
 	// Nothing below changes a Machine, so the cache need not copy them.
 	options = append(options, client.InNamespace(set.Namespace), client.UnsafeDisableDeepCopy)
-	err = tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, selector, minReady, now) }, options...)
-	return s, err
+	err := tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, selector, minReady, now) }, options...)
+	if err != nil {
+		return nil, err
+	}
+	s.brake = s.known.brake.verdict(s.input.Replicas, now)
+	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
+	return s, nil
 }
 
 func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minReady time.Duration, now time.Time) {
@@ -57,45 +77,117 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 		return
 	}
 	state := tally.Of(machine, minReady, now)
+	facts := plan.Machine{
+		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time,
+		Owned: owned, Orphan: controller == nil, Matches: matches, Deleting: state.Deleting,
+		Priority: state.Priority, Failed: state.Failed, Reason: machine.Status.ErrorReason,
+		Replaceable: replaceable(machine), Unhealthy: unhealthy(machine),
+		Ready: state.Ready, Available: state.Available,
+	}
+	_, facts.Remediated = machine.Annotations[v1alpha1.RemediationAnnotation]
+	_, facts.Replacement = machine.Annotations[v1alpha1.ReplacesAnnotation]
+	facts.Replacement = facts.Replacement && !state.Ready && !state.Failed && comingUp(machine)
+	if value, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]; marked {
+		facts.Marked, facts.MarkSeen = true, now
+		if !s.held() {
+			facts.MarkSeen = s.known.marks.see(machine.UID, value, now)
+		}
+		facts.MarkedAt = facts.MarkSeen
+		if at, readable := plan.MarkTime(value); readable {
+			facts.MarkedAt = at
+		}
+	}
 	if owned {
 		s.counts.Add(state)
+		if matches && !s.template.Reached(machine) {
+			facts.Outdated = true
+			s.outdated[machine.UID] = machine
+		}
 	}
-	s.input.Machines = append(s.input.Machines, plan.Machine{
-		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time,
-		Owned: owned, Orphan: controller == nil, Matches: matches,
-		Deleting: state.Deleting, Marked: state.Marked, Failed: state.Failed, Ready: state.Ready,
-	})
+	s.input.Machines = append(s.input.Machines, facts)
 }
 
-// frozen says whether anything freezes set: itself, its cluster or its deployment.
-func (c *Controller) frozen(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (freeze.Verdict, error) {
+// held tells whether the set may do nothing at all for the time being.
+func (s *scope) held() bool { return s.input.Frozen || s.input.Transferring }
+
+// replaceable tells whether another Machine may not have the error that this one failed with: it took too long.
+// Any other error is one of the configuration, and the next Machine would have it too.
+func replaceable(machine *v1alpha1.Machine) bool {
+	reason := machine.Status.ErrorReason
+	return reason == v1alpha1.ErrorCreationTimeout || reason == v1alpha1.ErrorHealthTimeout
+}
+
+// unhealthy tells whether machine has failed, or was up and is known not to be well. What its agent does not know
+// is not held against it; neither is that it comes up, is updated, or goes.
+func unhealthy(machine *v1alpha1.Machine) bool {
+	switch machine.Status.Phase {
+	case v1alpha1.MachineFailed:
+		return true
+	case v1alpha1.MachineUpdating, v1alpha1.MachineTerminating:
+		return false
+	default:
+		return !comingUp(machine) && meta.IsStatusConditionFalse(machine.Status.Conditions, v1alpha1.MachineHealthyCondition)
+	}
+}
+
+// comingUp tells whether machine's Node has never been Ready.
+func comingUp(machine *v1alpha1.Machine) bool {
+	switch machine.Status.Phase {
+	case "", v1alpha1.MachinePending, v1alpha1.MachineProvisioning:
+		return true
+	default:
+		return false
+	}
+}
+
+// observeAbove reads the set's cluster and deployment: what freezes it, whether the deployment moves its Machines,
+// and whether there is an agent to judge them.
+func (c *Controller) observeAbove(ctx context.Context, reader client.Reader, s *scope) error {
 	cluster := &v1alpha1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Name: set.Spec.ClusterName}, cluster)
+	err := reader.Get(ctx, client.ObjectKey{Name: s.set.Spec.ClusterName}, cluster)
 	if apierrors.IsNotFound(err) {
 		cluster = nil
 	} else if err != nil {
-		return freeze.Verdict{}, fmt.Errorf("getting cluster %s: %w", set.Spec.ClusterName, err)
+		return fmt.Errorf("getting cluster %s: %w", s.set.Spec.ClusterName, err)
 	}
-	own := freeze.First(
-		freeze.OfAnnotation("MachineSet", set),
-		freeze.OfCluster(set.Spec.ClusterName, set.Namespace, cluster),
+	deployment, err := owner(ctx, reader, s.set)
+	if err != nil {
+		return err
+	}
+	s.frozen = freeze.First(
+		freeze.OfAnnotation("MachineSet", s.set),
+		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),
 		c.Agents.Verdict(cluster),
 	)
-	owner := metav1.GetControllerOf(set)
-	if own.Frozen || owner == nil || owner.Kind != "MachineDeployment" {
-		return own, nil
+	if !s.frozen.Frozen && deployment != nil {
+		s.frozen = freeze.First(
+			freeze.OfAnnotation("MachineDeployment", deployment),
+			freeze.OfCondition("MachineDeployment", deployment, deployment.Status.Conditions),
+		)
+	}
+	_, transfer := s.set.Annotations[v1alpha1.TransferAnnotation]
+	s.input.Frozen = s.frozen.Frozen
+	s.input.Transferring, s.staleTransfer = transfer && deployment != nil, transfer && deployment == nil
+	s.input.Connected = cluster != nil &&
+		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
+	return nil
+}
+
+// owner is the deployment that controls set; nil if there is none.
+func owner(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (*v1alpha1.MachineDeployment, error) {
+	controller := metav1.GetControllerOfNoCopy(set)
+	if controller == nil || controller.Kind != "MachineDeployment" {
+		return nil, nil
 	}
 	deployment := &v1alpha1.MachineDeployment{}
-	err = reader.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: owner.Name}, deployment)
-	if apierrors.IsNotFound(err) {
-		return own, nil
-	} else if err != nil {
-		return freeze.Verdict{}, fmt.Errorf("getting machine deployment %s: %w", owner.Name, err)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: controller.Name}, deployment)
+	if apierrors.IsNotFound(err) || err == nil && deployment.UID != controller.UID {
+		return nil, nil
 	}
-	return freeze.First(
-		freeze.OfAnnotation("MachineDeployment", deployment),
-		freeze.OfCondition("MachineDeployment", deployment, deployment.Status.Conditions),
-	), nil
+	if err != nil {
+		return nil, fmt.Errorf("getting machine deployment %s: %w", controller.Name, err)
+	}
+	return deployment, nil
 }
 
 // replicas is spec.replicas; the API server has filled in the default.

@@ -3,7 +3,6 @@ package machineset
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,35 +16,23 @@ import (
 
 const nameSuffix = 5
 
-// newMachine is a Machine of set with a name of its own. It carries the agent's finalizer from the start: no
-// Machine can vanish before its agent has seen that it is to go.
-func newMachine(set *v1alpha1.MachineSet) *v1alpha1.Machine {
-	template := set.Spec.Template.DeepCopy()
-	return &v1alpha1.Machine{
+// newMachine is a Machine of the set with a name of its own, the one of that index among those to be made. It
+// carries the agent's finalizer from the start: no Machine can vanish before its agent has seen that it is to go.
+func newMachine(s *scope, index int) *v1alpha1.Machine {
+	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       set.Namespace,
-			Name:            set.Name + "-" + rand.String(nameSuffix),
-			Labels:          machineLabels(set, template.Metadata.Labels),
-			Annotations:     template.Metadata.Annotations,
+			Namespace:       s.set.Namespace,
+			Name:            s.set.Name + "-" + rand.String(nameSuffix),
 			Finalizers:      []string{v1alpha1.MachineFinalizer},
-			OwnerReferences: []metav1.OwnerReference{ownerReference(set)},
+			OwnerReferences: []metav1.OwnerReference{ownerReference(s.set)},
 		},
-		Spec: v1alpha1.MachineSpec{ClusterName: set.Spec.ClusterName, MachineTemplateBody: template.Spec},
+		Spec: v1alpha1.MachineSpec{ClusterName: s.set.Spec.ClusterName, MachineTemplateBody: *s.set.Spec.Template.Spec.DeepCopy()},
 	}
-}
-
-// machineLabels adds to labels those that say where a Machine belongs.
-func machineLabels(set *v1alpha1.MachineSet, labels map[string]string) map[string]string {
-	all := maps.Clone(labels)
-	if all == nil {
-		all = map[string]string{}
+	s.template.Give(machine)
+	if owed := s.known.replacements.Owed(); index < len(owed) {
+		machine.Annotations[v1alpha1.ReplacesAnnotation] = owed[index]
 	}
-	all[v1alpha1.ClusterNameLabel] = set.Spec.ClusterName
-	all[v1alpha1.MachineSetNameLabel] = set.Name
-	if deployment := set.Labels[v1alpha1.MachineDeploymentNameLabel]; deployment != "" {
-		all[v1alpha1.MachineDeploymentNameLabel] = deployment
-	}
-	return all
+	return machine
 }
 
 func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
@@ -53,12 +40,13 @@ func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
 }
 
 func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphans []plan.Machine) error {
-	adopted, err := c.changeOwner(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
+	template := plan.TemplateOf(set)
+	adopted, err := c.change(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
 		if metav1.GetControllerOf(machine) != nil || machine.DeletionTimestamp != nil {
 			return false
 		}
 		machine.OwnerReferences = append(machine.OwnerReferences, ownerReference(set))
-		machine.Labels = machineLabels(set, machine.Labels)
+		template.Give(machine)
 		if !slices.Contains(machine.Finalizers, v1alpha1.MachineFinalizer) {
 			machine.Finalizers = append(machine.Finalizers, v1alpha1.MachineFinalizer)
 		}
@@ -74,7 +62,7 @@ func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphan
 }
 
 func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
-	released, err := c.changeOwner(ctx, set, strangers, func(machine *v1alpha1.Machine) bool {
+	released, err := c.change(ctx, set, strangers, func(machine *v1alpha1.Machine) bool {
 		kept := slices.DeleteFunc(slices.Clone(machine.OwnerReferences), func(owner metav1.OwnerReference) bool {
 			return owner.UID == set.UID
 		})
@@ -92,9 +80,9 @@ func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, stra
 	return nil
 }
 
-// changeOwner patches each of machines that change wants changed. It reads each one live and writes with an
-// optimistic lock: owner references are a list, and a merge patch replaces it whole.
-func (c *Controller) changeOwner(ctx context.Context, set *v1alpha1.MachineSet, machines []plan.Machine, change func(*v1alpha1.Machine) bool) (int, error) {
+// change patches each of machines that change wants changed. It reads each one live and writes with an optimistic
+// lock: owner references are a list, and a merge patch replaces it whole.
+func (c *Controller) change(ctx context.Context, set *v1alpha1.MachineSet, machines []plan.Machine, change func(*v1alpha1.Machine) bool) (int, error) {
 	return inParallel(len(machines), func(i int) error {
 		machine := &v1alpha1.Machine{}
 		key := types.NamespacedName{Namespace: set.Namespace, Name: machines[i].Name}

@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
 // report computes the set's status from what was observed and from how acting went.
-func report(s *scope, actErr error, now time.Time) {
+func (c *Controller) report(s *scope, actErr error, now time.Time) {
 	set := s.set
+	before := set.Status.DeepCopy()
 	status := &set.Status
 	status.ObservedGeneration = set.Generation
 	status.Selector = labels.Set(set.Spec.Selector.MatchLabels).String()
@@ -23,13 +25,38 @@ func report(s *scope, actErr error, now time.Time) {
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
 	for _, condition := range []metav1.Condition{
-		available(s), replicaFailure(set, actErr),
+		available(s), replicaFailure(s, actErr),
 	} {
 		conditions.Set(&status.Conditions, condition, now)
+	}
+	if !s.frozen.Frozen { // While it is, nothing new is known of health.
+		conditions.Set(&status.Conditions, remediationAllowed(s), now)
 	}
 	if !s.frozen.Passing {
 		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	}
+	for _, news := range turned(before, status) {
+		emit(c.Recorder, set, news)
+	}
+}
+
+// turned returns what to tell about conditions that have just turned bad.
+func turned(before, after *v1alpha1.MachineSetStatus) []event {
+	var news []event
+	was := func(kind, reason string) bool {
+		old := meta.FindStatusCondition(before.Conditions, kind)
+		return old != nil && old.Reason == reason
+	}
+	for _, condition := range after.Conditions {
+		switch {
+		case was(condition.Type, condition.Reason):
+		case condition.Reason == v1alpha1.ReasonTooManyUnhealthy:
+			news = append(news, tooManyUnhealthyEvent(condition.Message))
+		case condition.Reason == v1alpha1.ReasonTooManyCreations:
+			news = append(news, runawayEvent(condition.Message))
+		}
+	}
+	return news
 }
 
 func available(s *scope) metav1.Condition {
@@ -44,30 +71,68 @@ func available(s *scope) metav1.Condition {
 	return condition
 }
 
-func replicaFailure(set *v1alpha1.MachineSet, err error) metav1.Condition {
+// replicaFailure repeats what the API server refused until it has taken the next attempt.
+func replicaFailure(s *scope, err error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ReplicaFailureCondition, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonReplicasReconciled, ObservedGeneration: set.Generation,
+		Reason: v1alpha1.ReasonReplicasReconciled, ObservedGeneration: s.set.Generation,
 	}
-	if refused := (*actError)(nil); errors.As(err, &refused) {
+	refused := (*actError)(nil)
+	switch {
+	case errors.As(err, &refused):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
+	case s.missing() > 0 && s.known.brake.failure != nil:
+		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.brake.failure.reason
+		condition.Message = s.known.brake.failure.Error()
+	case s.missing() > 0 && s.brake.runaway:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.brake.why
 	}
 	return condition
 }
 
+// missing is how many Machines the set lacks.
+func (s *scope) missing() int { return max(s.input.Replicas-s.counts.Total, 0) }
+
+func remediationAllowed(s *scope) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.RemediationAllowedCondition, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonWithinMaxUnhealthy, ObservedGeneration: s.set.Generation,
+	}
+	unhealthy := plan.Unhealthy(s.input.Machines)
+	// Machines that are still to go in a scale-down are no alarm.
+	limit := plan.LimitsOf(s.input.Remediation, max(s.input.Replicas, s.counts.Active)).MaxUnhealthy
+	if len(unhealthy) <= limit {
+		return condition
+	}
+	var names []string
+	for _, machine := range unhealthy {
+		names = append(names, machine.Name)
+	}
+	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy
+	condition.Message = fmt.Sprintf("%d of %d machines unhealthy, spec.remediation.maxUnhealthy allows %d, so none is replaced: %s. "+
+		"Find out what they have in common, then delete them or raise maxUnhealthy",
+		len(unhealthy), s.counts.Total, limit, few(names))
+	return condition
+}
+
 // urgent tells a status that must be written now from one with new counts only: the former answers a change
-// of spec, turns a condition, or says that the set has come to rest.
+// of spec, turns a condition, or says that the set has come to rest. A set of a deployment comes to rest at every step
+// of a rollout: the deployment, which counts Machines itself, tells that of all its sets together.
 func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet) bool {
 	after := &set.Status
 	if before.ObservedGeneration != after.ObservedGeneration || before.Selector != after.Selector {
 		return true
 	}
+	owned := metav1.GetControllerOfNoCopy(set) != nil
 	for _, condition := range after.Conditions {
+		if owned && condition.Type == v1alpha1.AvailableCondition {
+			continue
+		}
 		old := meta.FindStatusCondition(before.Conditions, condition.Type)
 		if old == nil || old.Status != condition.Status || old.Reason != condition.Reason {
 			return true
 		}
 	}
 	want := int32(replicas(set))
-	return after.Replicas == want && after.ReadyReplicas == want && after.AvailableReplicas == want
+	return !owned && after.Replicas == want && after.ReadyReplicas == want && after.AvailableReplicas == want
 }

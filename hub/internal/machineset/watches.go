@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
@@ -11,7 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -24,7 +27,7 @@ import (
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineSet{}).
-		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(wake.MachineCounts())).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineNews())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(wake.ClusterFreeze())).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(wake.DeploymentFreeze())).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
@@ -34,6 +37,38 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		return fmt.Errorf("setting the MachineSet controller up: %w", err)
 	}
 	return nil
+}
+
+// machineNews lets changes of a Machine pass that a set has something to do or to report for.
+func machineNews() predicate.Predicate {
+	return predicate.Or(wake.MachineCounts(), predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*v1alpha1.Machine)
+			if !ok {
+				return true
+			}
+			after, ok := e.ObjectNew.(*v1alpha1.Machine)
+			return !ok || judged(before) != judged(after) || !shared(before, after)
+		},
+	})
+}
+
+// judgement is what remediation goes by.
+type judgement struct {
+	unhealthy, replaceable, comingUp bool
+}
+
+func judged(machine *v1alpha1.Machine) judgement {
+	return judgement{unhealthy: unhealthy(machine), replaceable: replaceable(machine), comingUp: comingUp(machine)}
+}
+
+// shared tells whether two versions of a Machine have the same of what a template keeps in sync.
+func shared(a, b *v1alpha1.Machine) bool {
+	return equality.Semantic.DeepEqual(a.Spec.NodeMetadata, b.Spec.NodeMetadata) &&
+		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		equality.Semantic.DeepEqual(a.Spec.Roles, b.Spec.Roles) &&
+		equality.Semantic.DeepEqual(a.Spec.Timeouts, b.Spec.Timeouts) &&
+		equality.Semantic.DeepEqual(a.Spec.UnhealthyNodeConditions, b.Spec.UnhealthyNodeConditions)
 }
 
 // ofMachine is the set that owns a Machine; for an orphan, those that could adopt it.

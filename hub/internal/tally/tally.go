@@ -2,6 +2,7 @@
 package tally
 
 import (
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,29 +23,72 @@ type State struct {
 	Deleting    bool
 	// Marked: a user or cluster-autoscaler wants this one to go first.
 	Marked bool
+	// Priority says when its turn is in a scale-down, lower ones first.
+	Priority int
+	// Update is where an update in place stands that is not over: ReasonInPlaceUnsupported, ReasonUpdateFailed,
+	// or ReasonAwaitingUpdate for all that may still end well. Empty otherwise.
+	Update string
+	// Requested: a user wants this one to be updated in place.
+	Requested bool
 }
 
 // Of returns machine's state at now.
 func Of(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) State {
 	state := State{
-		Failed:   machine.Status.Phase == v1alpha1.MachineFailed,
-		Deleting: machine.DeletionTimestamp != nil,
+		Failed:    machine.Status.Phase == v1alpha1.MachineFailed,
+		Deleting:  machine.DeletionTimestamp != nil,
+		Priority:  Priority(machine.Annotations),
+		Requested: machine.Labels[v1alpha1.UpdateInPlaceLabel] == "true",
 	}
 	_, state.Marked = machine.Annotations[v1alpha1.DeleteMachineAnnotation]
+	var since time.Time
+	state.Update, since = update(machine)
 	ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return state
 	}
 	state.Ready = true
-	if state.Deleting {
+	if state.Deleting || state.Update != "" {
 		return state
 	}
-	if wait := ready.LastTransitionTime.Add(minReady).Sub(now); minReady > 0 && wait > 0 {
+	if ready.LastTransitionTime.After(since) {
+		since = ready.LastTransitionTime.Time
+	}
+	if wait := since.Add(minReady).Sub(now); minReady > 0 && wait > 0 {
 		state.AvailableIn = wait
 		return state
 	}
 	state.Available = true
 	return state
+}
+
+// update says where the update in place of machine stands, and since when it is over. Only what the agent says
+// of the present spec counts: a Machine that has just been moved to another template is not up to date,
+// whatever its conditions said of the one before.
+func update(machine *v1alpha1.Machine) (stands string, since time.Time) {
+	if _, moved := machine.Annotations[v1alpha1.InPlaceUpdateAnnotation]; !moved {
+		return "", time.Time{}
+	}
+	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
+	switch {
+	case updated == nil || updated.ObservedGeneration < machine.Generation:
+		return v1alpha1.ReasonAwaitingUpdate, time.Time{}
+	case updated.Status == metav1.ConditionTrue:
+		return "", updated.LastTransitionTime.Time
+	case updated.Status == metav1.ConditionFalse &&
+		(updated.Reason == v1alpha1.ReasonInPlaceUnsupported || updated.Reason == v1alpha1.ReasonUpdateFailed):
+		return updated.Reason, time.Time{}
+	}
+	return v1alpha1.ReasonAwaitingUpdate, time.Time{}
+}
+
+// Priority is the deletion priority of a Machine with annotations; one that is no number counts as the default.
+func Priority(annotations map[string]string) int {
+	number, err := strconv.Atoi(annotations[v1alpha1.DeletionPriorityAnnotation])
+	if err != nil {
+		return v1alpha1.DefaultDeletionPriority
+	}
+	return number
 }
 
 // Counts are numbers of Machines.
@@ -58,6 +102,8 @@ type Counts struct {
 	Failed    int
 	// MarkedAvailable counts available Machines that are marked to go first.
 	MarkedAvailable int
+	// Updating counts Machines, not being deleted, whose update in place is not over.
+	Updating int
 	// NextAvailable is the time until the next Ready Machine becomes available; 0 if none waits.
 	NextAvailable time.Duration
 }
@@ -70,6 +116,7 @@ func (c *Counts) Add(state State) {
 	count(&c.Available, state.Available)
 	count(&c.Failed, state.Failed)
 	count(&c.MarkedAvailable, state.Available && state.Marked)
+	count(&c.Updating, state.Update != "" && !state.Deleting)
 	if state.AvailableIn > 0 && (c.NextAvailable == 0 || state.AvailableIn < c.NextAvailable) {
 		c.NextAvailable = state.AvailableIn
 	}

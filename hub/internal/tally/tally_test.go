@@ -18,6 +18,20 @@ func machine(status metav1.ConditionStatus, age time.Duration) *v1alpha1.Machine
 	return m
 }
 
+// moved is one that was ready for an hour and moved to its generation 2, of which the agent said so 3 seconds ago.
+func moved(status metav1.ConditionStatus, observed int64, reason string) *v1alpha1.Machine {
+	m := machine(metav1.ConditionTrue, time.Hour)
+	m.Generation = 2
+	m.Annotations = map[string]string{v1alpha1.InPlaceUpdateAnnotation: "2"}
+	if reason != "" {
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.MachineUpdatedCondition, Status: status, Reason: reason, ObservedGeneration: observed,
+			LastTransitionTime: metav1.NewTime(now.Add(-3 * time.Second)),
+		})
+	}
+	return m
+}
+
 func TestOf(t *testing.T) {
 	deleted := machine(metav1.ConditionTrue, time.Hour)
 	deleted.DeletionTimestamp = &metav1.Time{Time: now}
@@ -25,6 +39,12 @@ func TestOf(t *testing.T) {
 	marked.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: ""}
 	failed := machine(metav1.ConditionFalse, time.Hour)
 	failed.Status.Phase = v1alpha1.MachineFailed
+	urgent := machine(metav1.ConditionFalse, time.Hour)
+	urgent.Annotations = map[string]string{v1alpha1.DeletionPriorityAnnotation: "-2"}
+	odd := machine(metav1.ConditionFalse, time.Hour)
+	odd.Annotations = map[string]string{v1alpha1.DeletionPriorityAnnotation: "soon"}
+	requested := machine(metav1.ConditionTrue, time.Hour)
+	requested.Labels = map[string]string{v1alpha1.UpdateInPlaceLabel: "true"}
 	tests := map[string]struct {
 		machine *v1alpha1.Machine
 		want    State
@@ -37,9 +57,24 @@ func TestOf(t *testing.T) {
 		"being deleted":          {deleted, State{Ready: true, Deleting: true}},
 		"marked":                 {marked, State{Ready: true, Available: true, Marked: true}},
 		"failed":                 {failed, State{Failed: true}},
+		"low priority":           {urgent, State{Priority: -2}},
+		"priority is no number":  {odd, State{}},
+		"to be updated in place": {requested, State{Ready: true, Available: true, Requested: true}},
+		"moved, nothing said":    {moved("", 0, ""), State{Ready: true, Update: v1alpha1.ReasonAwaitingUpdate}},
+		"moved, said of the template before": {
+			moved(metav1.ConditionTrue, 1, v1alpha1.ReasonUpToDate), State{Ready: true, Update: v1alpha1.ReasonAwaitingUpdate}},
+		"moved, unknown":  {moved(metav1.ConditionUnknown, 2, v1alpha1.ReasonUnknown), State{Ready: true, Update: v1alpha1.ReasonAwaitingUpdate}},
+		"drained":         {moved(metav1.ConditionFalse, 2, v1alpha1.ReasonDraining), State{Ready: true, Update: v1alpha1.ReasonAwaitingUpdate}},
+		"update failed":   {moved(metav1.ConditionFalse, 2, v1alpha1.ReasonUpdateFailed), State{Ready: true, Update: v1alpha1.ReasonUpdateFailed}},
+		"cannot in place": {moved(metav1.ConditionFalse, 2, v1alpha1.ReasonInPlaceUnsupported), State{Ready: true, Update: v1alpha1.ReasonInPlaceUnsupported}},
+		"updated lately":  {moved(metav1.ConditionTrue, 2, v1alpha1.ReasonUpToDate), State{Ready: true, AvailableIn: 7 * time.Second}},
+		"updated":         {moved(metav1.ConditionTrue, 3, v1alpha1.ReasonUpToDate), State{Ready: true, AvailableIn: 7 * time.Second}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if test.want.Priority == 0 {
+				test.want.Priority = v1alpha1.DefaultDeletionPriority
+			}
 			if got := Of(test.machine, 10*time.Second, now); got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
@@ -52,11 +87,11 @@ func TestAdd(t *testing.T) {
 	for _, state := range []State{
 		{}, {Ready: true, Available: true}, {Ready: true, Available: true, Marked: true}, {Marked: true},
 		{Ready: true, AvailableIn: 9}, {Ready: true, AvailableIn: 3}, {Ready: true, AvailableIn: 5},
-		{Deleting: true, Ready: true}, {Failed: true},
+		{Deleting: true, Ready: true, Update: v1alpha1.ReasonAwaitingUpdate}, {Failed: true, Update: v1alpha1.ReasonUpdateFailed},
 	} {
 		counts.Add(state)
 	}
-	want := Counts{Total: 9, Active: 8, Ready: 6, Available: 2, Failed: 1, MarkedAvailable: 1, NextAvailable: 3}
+	want := Counts{Total: 9, Active: 8, Ready: 6, Available: 2, Failed: 1, MarkedAvailable: 1, Updating: 1, NextAvailable: 3}
 	if counts != want {
 		t.Errorf("%+v, want %+v", counts, want)
 	}

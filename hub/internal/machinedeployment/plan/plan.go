@@ -1,8 +1,9 @@
-// Package plan decides how a MachineDeployment's Machines are spread over its MachineSets. It is pure: what
-// counts goes in, a Plan comes out.
+// Package plan decides how a MachineDeployment's Machines are spread over its MachineSets, and which of them are
+// updated in place. It is pure: what counts goes in, a Plan comes out.
 //
-// It relies on two properties of the MachineSet controller: a set's Machines count until they are gone, and
-// a scale-down takes Machines that are ready and not marked for deletion only when no other is left.
+// It relies on two properties of the MachineSet controller: a set's Machines count until they are gone, and a
+// scale-down takes marked Machines first, then those of the lowest deletion priority, and of equal ones those
+// that are not available.
 package plan
 
 import (
@@ -10,10 +11,29 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
+
+// Machine is what counts of one Machine.
+type Machine struct {
+	Name     string
+	UID      types.UID
+	Created  time.Time
+	Deleting bool
+	// Ready, and Available: Ready long enough, and not amid an update.
+	Ready, Available bool
+	// Marked and Priority say when its turn is in a scale-down.
+	Marked   bool
+	Priority int
+	// Update is where an update in place stands that is not over: ReasonAwaitingUpdate, ReasonInPlaceUnsupported
+	// or ReasonUpdateFailed. Empty otherwise.
+	Update string
+	// Requested: a user wants this one to be updated in place.
+	Requested bool
+}
 
 // Set is what counts of one MachineSet.
 type Set struct {
@@ -21,32 +41,24 @@ type Set struct {
 	Created time.Time
 	// Replicas is the set's spec.replicas.
 	Replicas int
-	// Actual is the number of Machines that it owns, those being deleted too.
-	Actual int
-	// Active is the number of those which are not being deleted.
-	Active int
-	// Available is the number of active ones that have been Ready long enough.
-	Available int
-	// MarkedAvailable is the number of available ones that go first in a scale-down.
-	MarkedAvailable int
+	// Unseen: the set's controller has not reported on the set's present spec, and may still be making or deleting
+	// Machines for an earlier one.
+	Unseen bool
+	// Priority is the deletion priority of Machines that it makes.
+	Priority int
+	// SizedFor is the replicas of the deployment for which the set was scaled last; nil if nobody knows.
+	SizedFor *int
+	// Locked: Machines are being moved out of it or into it.
+	Locked bool
+	// Machines that it owns, those being deleted too.
+	Machines []Machine
 }
-
-// keeps is how many available Machines are surely left when the set has been scaled to replicas.
-func (s Set) keeps(replicas int) int {
-	victims := max(s.Active-replicas, 0)
-	lost := min(victims, s.MarkedAvailable) +
-		max(victims-s.MarkedAvailable-(s.Active-s.Available), 0)
-	return max(s.Available-lost, 0)
-}
-
-// occupies is how many Machines the set has or may make at any moment.
-func (s Set) occupies() int { return max(s.Replicas, s.Actual) }
 
 // Input is all that a decision rests on.
 type Input struct {
 	Replicas int
 	Strategy v1alpha1.MachineDeploymentStrategy
-	// Paused: no Machine is replaced for its template's sake; scaling goes on.
+	// Paused: no Machine is replaced or updated for its template's sake; scaling goes on.
 	Paused bool
 	// Frozen: nothing may be done. Deleting: the deployment itself is being deleted.
 	Frozen, Deleting bool
@@ -62,19 +74,40 @@ type Scale struct {
 	From, To int
 }
 
+// Pick is one Machine of a set.
+type Pick struct {
+	Set string
+	Machine
+}
+
 // Plan is what to do.
 type Plan struct {
+	// Settle ends a transfer that was begun before: the sets are unlocked, with as many replicas as they have
+	// Machines. Nothing else is done together with it.
+	Settle []Scale
 	// CreateNew: a set of the current template is to be made, with NewReplicas replicas.
 	CreateNew   bool
 	NewReplicas int
 	// Scale lists the sets to scale, reductions first.
 	Scale []Scale
+	// Move are Machines of old sets to be handed over to the new one, which updates them in place. The sets are
+	// locked for it.
+	Move []Pick
+	// Remove is a Machine to be deleted together with its place in its set, which is locked for it.
+	Remove *Pick
+	// Replace are Machines to be deleted because they cannot be updated in place; their set makes others.
+	Replace []Pick
 	// Why says in a few words what the plan is for.
 	Why string
 }
 
 // Empty tells whether there is nothing to do.
-func (p Plan) Empty() bool { return !p.CreateNew && len(p.Scale) == 0 }
+func (p Plan) Empty() bool {
+	return len(p.Settle) == 0 && len(p.Replace) == 0 && len(p.Move) == 0 && p.Remove == nil && p.resting()
+}
+
+// resting tells whether all sets stay as they are.
+func (p Plan) resting() bool { return !p.CreateNew && len(p.Scale) == 0 }
 
 // Decide plans for one MachineDeployment.
 func Decide(in Input) Plan {
@@ -85,6 +118,33 @@ func Decide(in Input) Plan {
 		return Plan{Why: "frozen"}
 	}
 	w := newWork(in)
+	if settle := w.settle(); len(settle) > 0 {
+		return Plan{Settle: settle, Why: "finishing the move of machines between sets"}
+	}
+	// Until a set's controller has seen what was decided last, nobody can tell how many Machines it makes or deletes
+	// yet. Afterwards all of its doings are among the Machines, however old the counts in its status are.
+	for _, set := range w.all() {
+		if set.Unseen {
+			return Plan{Why: "waiting until the controller of machine set " + set.Name + " has seen its last change"}
+		}
+	}
+	w.resizeSets(in)
+	p := w.plan(in)
+	if !in.Paused && in.Strategy.Type != v1alpha1.OnDelete {
+		p.Replace = w.unsupported()
+	}
+	// What follows counts on sets that stay as they are.
+	if p.resting() && !in.Paused && in.Strategy.Type == v1alpha1.InPlace {
+		p.Move = w.moves(in.Strategy.InPlace)
+	}
+	if p.Empty() {
+		p.Remove = w.stuck(in)
+	}
+	return p
+}
+
+// resizeSets decides the replicas of each set.
+func (w *work) resizeSets(in Input) {
 	switch {
 	case in.Paused:
 		w.resize()
@@ -92,28 +152,36 @@ func Decide(in Input) Plan {
 		w.recreate()
 	case in.Strategy.Type == v1alpha1.OnDelete:
 		w.onDelete()
+	case in.Strategy.Type == v1alpha1.InPlace:
+		w.inPlace()
 	default:
 		w.roll()
 	}
-	return w.plan(in)
 }
 
-// Bounds resolves maxSurge and maxUnavailable for a number of replicas. Strategies other than RollingUpdate
-// have no surge and no bound on unavailable Machines. Where both round to 0, maxUnavailable is 1: else
-// nothing could ever be replaced.
+// Bounds resolves maxSurge and maxUnavailable for a number of replicas. Recreate and OnDelete have no surge and
+// no bound on unavailable Machines; InPlace has no surge. Where both round to 0, maxUnavailable is 1: else nothing
+// could ever be replaced.
 func Bounds(strategy v1alpha1.MachineDeploymentStrategy, replicas int) (surge, unavailable int) {
-	if strategy.Type == v1alpha1.Recreate || strategy.Type == v1alpha1.OnDelete {
+	switch strategy.Type {
+	case v1alpha1.Recreate, v1alpha1.OnDelete:
 		return 0, replicas
-	}
-	surge = 1
-	if bounds := strategy.RollingUpdate; bounds != nil {
-		surge = resolve(bounds.MaxSurge, replicas, true, 1)
-		unavailable = min(resolve(bounds.MaxUnavailable, replicas, false, 0), replicas)
+	case v1alpha1.InPlace:
+		unavailable = 1
+		if strategy.InPlace != nil {
+			unavailable = resolve(strategy.InPlace.MaxUnavailable, replicas, false, 1)
+		}
+	default:
+		surge = 1
+		if bounds := strategy.RollingUpdate; bounds != nil {
+			surge = resolve(bounds.MaxSurge, replicas, true, 1)
+			unavailable = resolve(bounds.MaxUnavailable, replicas, false, 0)
+		}
 	}
 	if surge == 0 && unavailable == 0 {
-		unavailable = min(1, replicas)
+		unavailable = 1
 	}
-	return surge, unavailable
+	return surge, min(unavailable, replicas)
 }
 
 // resolve returns the number that value means. What admission would have refused counts as 0, the safe side.
@@ -128,54 +196,20 @@ func resolve(value *intstr.IntOrString, replicas int, up bool, unset int) int {
 	return max(number, 0)
 }
 
-// work is the state of one decision: the sets with the replicas decided so far.
-type work struct {
-	replicas     int
-	limit        int // Most Machines at any moment.
-	minAvailable int
-	sets         []Set // Old ones, oldest first.
-	current      Set   // The new set, perhaps not made yet.
-	exists       bool  // Whether current is there.
-}
-
-func newWork(in Input) *work {
-	surge, unavailable := Bounds(in.Strategy, in.Replicas)
-	w := &work{
-		replicas: in.Replicas, limit: in.Replicas + surge, minAvailable: in.Replicas - unavailable,
-		sets: slices.Clone(in.Old),
-	}
-	slices.SortFunc(w.sets, func(a, b Set) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
-	})
-	if in.New != nil {
-		w.current, w.exists = *in.New, true
-	}
-	return w
-}
-
 // plan compares what was decided with what is.
 func (w *work) plan(in Input) Plan {
 	p := Plan{Why: "rolling out"}
 	if in.Paused {
 		p.Why = "scaling while paused"
-	} else if !slices.ContainsFunc(in.Old, func(s Set) bool { return s.occupies() > 0 }) {
+	} else if !slices.ContainsFunc(w.old, func(s *pool) bool { return s.before > 0 || len(s.Machines) > 0 }) {
 		p.Why = "scaling"
 	}
-	if !w.exists && !in.Paused {
-		p.CreateNew, p.NewReplicas = true, w.current.Replicas
+	if w.current == nil && !in.Paused {
+		p.CreateNew, p.NewReplicas = true, w.wantedNew
 	}
-	before := map[string]int{}
-	for _, set := range in.Old {
-		before[set.Name] = set.Replicas
-	}
-	decided := w.sets
-	if w.exists {
-		before[in.New.Name] = in.New.Replicas
-		decided = append(slices.Clone(w.sets), w.current)
-	}
-	for _, set := range decided {
-		if from := before[set.Name]; set.Replicas != from {
-			p.Scale = append(p.Scale, Scale{Name: set.Name, From: from, To: set.Replicas})
+	for _, set := range w.all() {
+		if set.Replicas != set.before {
+			p.Scale = append(p.Scale, Scale{Name: set.Name, From: set.before, To: set.Replicas})
 		}
 	}
 	slices.SortStableFunc(p.Scale, func(a, b Scale) int { return cmp.Compare(direction(a), direction(b)) })

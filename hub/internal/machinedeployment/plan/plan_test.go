@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +14,67 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// set makes a MachineSet whose Machines are all there: active of them, of which available.
+// set makes a MachineSet whose Machines are all there: active of them, of which available, the last ones.
 func set(name string, replicas, active, available int) Set {
-	return Set{Name: name, Created: start, Replicas: replicas, Actual: active, Active: active, Available: available}
-}
-
-func (s Set) deleting(n int) Set {
-	s.Actual += n
+	s := Set{Name: name, Created: start, Replicas: replicas, Priority: v1alpha1.DefaultDeletionPriority}
+	for i := range active {
+		ok := i >= active-available
+		s.Machines = append(s.Machines, Machine{
+			Name: fmt.Sprintf("%s-%d", name, i), Created: start.Add(time.Duration(i)), Ready: ok, Available: ok,
+			Priority: v1alpha1.DefaultDeletionPriority,
+		})
+	}
 	return s
 }
 
-func (s Set) marked(n int) Set {
-	s.MarkedAvailable = n
+// with changes the n Machines that were made last.
+func (s Set) with(n int, change func(*Machine)) Set {
+	s.Machines = slices.Clone(s.Machines)
+	for i := len(s.Machines) - n; i < len(s.Machines); i++ {
+		change(&s.Machines[i])
+	}
+	return s
+}
+
+// deleting adds n Machines that are being deleted.
+func (s Set) deleting(n int) Set {
+	s.Machines = slices.Clone(s.Machines)
+	for i := range n {
+		s.Machines = append(s.Machines, Machine{Name: fmt.Sprintf("%s-gone-%d", s.Name, i), Deleting: true})
+	}
+	return s
+}
+
+func (s Set) marked(n int) Set { return s.with(n, func(m *Machine) { m.Marked = true }) }
+
+func (s Set) priority(n, priority int) Set {
+	return s.with(n, func(m *Machine) { m.Priority = priority })
+}
+
+func (s Set) requested(n int) Set { return s.with(n, func(m *Machine) { m.Requested = true }) }
+
+// updating lets n Machines be amid an update in place that stands at reason; their Nodes still serve.
+func (s Set) updating(n int, reason string) Set {
+	return s.with(n, func(m *Machine) { m.Update, m.Ready, m.Available = reason, true, false })
+}
+
+func (s Set) created(after time.Duration) Set {
+	s.Created = start.Add(after)
+	return s
+}
+
+func (s Set) unseen() Set {
+	s.Unseen = true
+	return s
+}
+
+func (s Set) sizedFor(n int) Set {
+	s.SizedFor = &n
+	return s
+}
+
+func (s Set) locked() Set {
+	s.Locked = true
 	return s
 }
 
@@ -36,7 +86,15 @@ func rolling(surge, unavailable string) v1alpha1.MachineDeploymentStrategy {
 	}
 }
 
+func inPlace(unavailable string) v1alpha1.MachineDeploymentStrategy {
+	value := intstr.Parse(unavailable)
+	return v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{MaxUnavailable: &value}}
+}
+
 var (
+	manual = v1alpha1.MachineDeploymentStrategy{
+		Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{Trigger: v1alpha1.InPlaceManual},
+	}
 	recreate = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}
 	onDelete = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete}
 )
@@ -50,14 +108,43 @@ func describe(p Plan) string {
 	for _, scale := range p.Scale {
 		parts = append(parts, fmt.Sprintf("%s %d→%d", scale.Name, scale.From, scale.To))
 	}
+	for _, settle := range p.Settle {
+		parts = append(parts, fmt.Sprintf("unlock %s %d→%d", settle.Name, settle.From, settle.To))
+	}
+	for _, pick := range p.Move {
+		parts = append(parts, "move "+pick.Name)
+	}
+	for _, pick := range p.Replace {
+		parts = append(parts, "replace "+pick.Name)
+	}
+	if p.Remove != nil {
+		parts = append(parts, "remove "+p.Remove.Name)
+	}
 	return strings.Join(parts, ", ")
 }
 
+func current(replicas, active, available int) *Set {
+	s := set("new", replicas, active, available)
+	return &s
+}
+
+// updating is a new set of n Machines whose update stands at reason.
+func updating(n int, reason string) *Set {
+	s := set("new", n, n, n).updating(n, reason)
+	return &s
+}
+
+func lockedNew(replicas, active, available int) *Set {
+	s := set("new", replicas, active, available).locked()
+	return &s
+}
+
+func (s Set) sizedForPointer(n int) *Set {
+	s = s.sizedFor(n)
+	return &s
+}
+
 func TestDecide(t *testing.T) {
-	current := func(replicas, active, available int) *Set {
-		s := set("new", replicas, active, available)
-		return &s
-	}
 	tests := map[string]struct {
 		in   Input
 		want string
@@ -101,8 +188,8 @@ func TestDecide(t *testing.T) {
 		"does not count on a marked machine": {
 			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 0), Old: []Set{set("old", 3, 3, 3).marked(1)}}, "",
 		},
-		"pays for a marked machine although an unavailable one could go": {
-			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2).marked(1)}}, "",
+		"takes an unavailable machine by its name when a scale-down would take a marked one": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2).marked(1)}}, "remove old-0",
 		},
 		"clamps a set with more machines than replicas": {
 			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(3, 3, 3), Old: []Set{set("old", 0, 2, 2)}}, "",
@@ -125,7 +212,7 @@ func TestDecide(t *testing.T) {
 		},
 		"empties several old sets, oldest first": {
 			Input{Replicas: 2, Strategy: rolling("1", "0"), New: current(2, 2, 2), Old: []Set{
-				{Name: "b", Created: start.Add(1), Replicas: 1, Actual: 1, Active: 1, Available: 1}, set("a", 1, 1, 1),
+				set("b", 1, 1, 1).created(1), set("a", 1, 1, 1),
 			}},
 			"a 1→0, b 1→0",
 		},
@@ -174,6 +261,103 @@ func TestDecide(t *testing.T) {
 			Input{Replicas: 2, Paused: true, Strategy: rolling("1", "0"), New: current(2, 2, 1), Old: []Set{set("old", 2, 2, 1).marked(1)}},
 			"new 2→1",
 		},
+		"counts unavailable machines that go first as no loss": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2)}}, "old 3→2",
+		},
+		"counts an available machine of a low priority as the first to go": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 0), Old: []Set{set("old", 3, 3, 2).priority(1, 1)}}, "",
+		},
+		"counts on no machine that may be made just now with another priority": {
+			Input{Replicas: 3, Strategy: rolling("0", "1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 2, 2).priority(2, 1)}}, "",
+		},
+		"grows into no place that its controller may be filling": {
+			Input{Replicas: 3, Strategy: rolling("0", "1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 2, 2)}}, "old 3→2",
+		},
+		"waits for a set's controller": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 3).unseen()}}, "",
+		},
+		"counts on no machine of a set that shrinks": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 2, 3, 2)}}, "",
+		},
+		"grows several sets in proportion when scaled up amid a rollout": {
+			Input{Replicas: 20, Strategy: rolling("1", "0"), New: set("new", 5, 5, 5).sizedForPointer(11), Old: []Set{set("old", 6, 6, 6).sizedFor(11)}},
+			"old 6→10, new 5→10",
+		},
+		"mistakes a rollout for no scaling": {
+			Input{Replicas: 11, Strategy: rolling("0", "3"), New: set("new", 5, 5, 5).sizedForPointer(11), Old: []Set{set("old", 4, 4, 4).sizedFor(11)}},
+			"old 4→3, new 5→7",
+		},
+
+		"in place: makes the new set empty": {
+			Input{Replicas: 3, Strategy: inPlace("1"), Old: []Set{set("old", 3, 3, 3)}}, "create 0",
+		},
+		"in place: moves as many as may be unavailable": {
+			Input{Replicas: 4, Strategy: inPlace("2"), New: current(0, 0, 0), Old: []Set{set("old", 4, 4, 4)}}, "move old-0, move old-1",
+		},
+		"in place: moves 1 if the percentage rounds to 0": {
+			Input{Replicas: 4, Strategy: inPlace("10%"), New: current(0, 0, 0), Old: []Set{set("old", 4, 4, 4)}}, "move old-0",
+		},
+		"in place: waits for the update": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: updating(1, v1alpha1.ReasonAwaitingUpdate), Old: []Set{set("old", 2, 2, 2)}}, "",
+		},
+		"in place: stops at a failed update": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: updating(1, v1alpha1.ReasonUpdateFailed), Old: []Set{set("old", 2, 2, 2)}}, "",
+		},
+		"in place: replaces what cannot be updated in place": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: updating(1, v1alpha1.ReasonInPlaceUnsupported), Old: []Set{set("old", 2, 2, 2)}}, "replace new-0",
+		},
+		"in place: replaces no node that serves while too few do": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: updating(1, v1alpha1.ReasonInPlaceUnsupported), Old: []Set{set("old", 2, 2, 1)}}, "move old-0",
+		},
+		"in place: moves unavailable machines first, marked ones last": {
+			Input{Replicas: 4, Strategy: inPlace("3"), New: current(0, 0, 0), Old: []Set{set("old", 4, 4, 3).marked(3).with(1, func(m *Machine) { m.Marked = false })}},
+			"move old-0, move old-3, move old-1",
+		},
+		"in place: moves no more unavailable machines than its budget": {
+			Input{Replicas: 5, Strategy: inPlace("2"), New: current(0, 0, 0), Old: []Set{set("old", 5, 5, 0)}}, "move old-0, move old-1",
+		},
+		"in place: moves nothing from a set that shrinks": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 4, 4)}}, "",
+		},
+		"in place: gives the place of a lost machine to the new set": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 2, 2).deleting(1)}}, "old 3→2",
+		},
+		"in place: fills it when the machine is gone": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 2, 2, 2)}}, "new 0→1",
+		},
+		"in place: finishes a transfer before all else": {
+			Input{Replicas: 9, Strategy: inPlace("1"), New: lockedNew(0, 1, 0), Old: []Set{set("old", 3, 2, 2).locked()}}, "unlock old 3→2, unlock new 0→1",
+		},
+		"in place: finishes a transfer while paused": {
+			Input{Replicas: 3, Paused: true, Strategy: recreate, New: lockedNew(0, 1, 0), Old: []Set{set("old", 3, 2, 2).locked()}}, "unlock old 3→2, unlock new 0→1",
+		},
+		"in place: finishes no transfer while frozen": {
+			Input{Replicas: 3, Frozen: true, Strategy: inPlace("1"), New: lockedNew(0, 1, 0), Old: []Set{set("old", 3, 2, 2).locked()}}, "",
+		},
+		"in place: moves nothing while paused": {
+			Input{Replicas: 3, Paused: true, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "",
+		},
+		"in place: takes the surge of a rolling update back": {
+			Input{Replicas: 3, Strategy: inPlace("1"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 3)}}, "old 3→2",
+		},
+		"in place, manual: moves nothing by itself": {
+			Input{Replicas: 3, Strategy: manual, New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "",
+		},
+		"in place, manual: moves what is asked for, within the budget": {
+			Input{Replicas: 3, Strategy: manual, New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3).requested(2)}}, "move old-1",
+		},
+		"switched to a rolling update: replaces what could not be updated in place": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: updating(1, v1alpha1.ReasonInPlaceUnsupported), Old: []Set{set("old", 2, 2, 2)}}, "new 1→2",
+		},
+		"on delete: leaves also that to the user": {
+			Input{Replicas: 3, Strategy: onDelete, New: updating(1, v1alpha1.ReasonInPlaceUnsupported), Old: []Set{set("old", 2, 2, 2)}}, "",
+		},
+		"breaks no deadlock while something is under way": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2).marked(1), set("gone", 0, 0, 0).deleting(1)}}, "",
+		},
+		"breaks no deadlock while the new set is not available": {
+			Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 0), Old: []Set{set("old", 3, 3, 2).marked(1)}}, "",
+		},
 		"frozen: does nothing":  {Input{Replicas: 3, Frozen: true, Strategy: rolling("1", "0"), New: current(9, 9, 9)}, ""},
 		"deleted: does nothing": {Input{Replicas: 3, Deleting: true, Strategy: rolling("1", "0")}, ""},
 	}
@@ -203,6 +387,10 @@ func TestBounds(t *testing.T) {
 		{rolling("34%", "34%"), 3, 2, 1},
 		{rolling("2", "10"), 3, 2, 3},
 		{rolling("0", "50%"), 0, 0, 0},
+		{v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace}, 5, 0, 1},
+		{inPlace("40%"), 5, 0, 2},
+		{inPlace("10%"), 5, 0, 1},
+		{inPlace("9"), 5, 0, 5},
 		{recreate, 4, 0, 4},
 		{onDelete, 4, 0, 4},
 	}

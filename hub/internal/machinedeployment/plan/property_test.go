@@ -3,272 +3,289 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	machineset "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 )
 
-// world simulates one deployment's sets, with the real planner of MachineSets choosing the victims.
-type world struct {
-	t       *rapid.T
-	in      Input
-	sets    []*simulatedSet
-	current *simulatedSet
-	next    int
-	log     []string
-}
-
-type simulatedSet struct {
-	name     string
-	created  time.Time
-	replicas int
-	machines []machineset.Machine
-}
-
-func drawWorld(t *rapid.T, strategy v1alpha1.MachineDeploymentStrategy) *world {
-	w := &world{t: t, in: Input{Replicas: rapid.IntRange(0, 12).Draw(t, "replicas"), Strategy: strategy}}
-	w.in.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
-	for i := range rapid.IntRange(0, 3).Draw(t, "sets") {
-		s := &simulatedSet{name: fmt.Sprintf("s%d", i), created: start.Add(time.Duration(i)), replicas: rapid.IntRange(0, 8).Draw(t, "spec")}
+// draw makes a world in any state, with controllers that have seen all of it.
+func draw(t *rapid.T, strategy v1alpha1.MachineDeploymentStrategy) *world {
+	w := &world{
+		in:     Input{Replicas: rapid.IntRange(0, 12).Draw(t, "replicas"), Strategy: strategy},
+		policy: rapid.SampledFrom([]v1alpha1.DeletePolicy{v1alpha1.DeleteOldest, v1alpha1.DeleteNewest, v1alpha1.DeleteRandom}).Draw(t, "policy"),
+		choose: func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) },
+		fatal:  t.Fatalf,
+		update: func(*simulatedMachine) string { return "" },
+	}
+	odd := rapid.Bool().Draw(t, "marks and priorities")
+	for range rapid.IntRange(0, 3).Draw(t, "sets") {
+		s := w.add(rapid.IntRange(0, 8).Draw(t, "spec"))
+		if rapid.Bool().Draw(t, "sized") {
+			s.sizedFor = new(rapid.IntRange(0, 12).Draw(t, "sized for"))
+		}
 		for range rapid.IntRange(0, 8).Draw(t, "machines") {
-			m := w.machine()
-			m.Ready, m.Deleting = rapid.Bool().Draw(t, "available"), rapid.IntRange(0, 3).Draw(t, "deleting") == 0
+			m := w.machine(s)
+			m.ready, m.deleting = rapid.Bool().Draw(t, "ready"), rapid.IntRange(0, 3).Draw(t, "deleting") == 0
+			if odd {
+				m.marked, m.priority = rapid.IntRange(0, 4).Draw(t, "marked") == 0, rapid.IntRange(2, 4).Draw(t, "priority")
+			}
 			s.machines = append(s.machines, m)
 		}
-		w.sets = append(w.sets, s)
+	}
+	if odd {
+		// Which Machines a scale-down of the deployment takes is up to those who mark them, available or not.
+		wanted := 0
+		for _, s := range w.sets {
+			wanted += s.replicas
+		}
+		w.in.Replicas = max(w.in.Replicas, wanted)
 	}
 	if len(w.sets) > 0 && rapid.Bool().Draw(t, "new set exists") {
-		w.current = w.sets[len(w.sets)-1]
+		w.current = rapid.SampledFrom(w.sets).Draw(t, "new set")
 	}
 	return w
 }
 
+// drawRolled makes a world in which everything rests, and a new template has come.
+func drawRolled(t *rapid.T, strategy v1alpha1.MachineDeploymentStrategy) *world {
+	w := draw(t, strategy)
+	w.sets, w.current, w.revision = nil, nil, 0
+	w.filled(w.in.Replicas)
+	return w
+}
+
+func drawValue(t *rapid.T, name string, least int) *intstr.IntOrString {
+	value := intstr.FromInt32(rapid.Int32Range(int32(least), 4).Draw(t, name))
+	if rapid.Bool().Draw(t, name+" in percent") {
+		value = intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(least, 100).Draw(t, name)))
+	}
+	return &value
+}
+
 func drawRolling(t *rapid.T) v1alpha1.MachineDeploymentStrategy {
-	draw := func(name string) *intstr.IntOrString {
-		value := intstr.FromInt32(rapid.Int32Range(0, 4).Draw(t, name))
-		if rapid.Bool().Draw(t, name+" in percent") {
-			value = intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(0, 100).Draw(t, name)))
-		}
-		return &value
-	}
 	return v1alpha1.MachineDeploymentStrategy{
-		Type:          v1alpha1.RollingUpdate,
-		RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: draw("surge"), MaxUnavailable: draw("unavailable")},
+		Type: v1alpha1.RollingUpdate,
+		RollingUpdate: &v1alpha1.RollingUpdateBounds{
+			MaxSurge: drawValue(t, "surge", 0), MaxUnavailable: drawValue(t, "unavailable", 0),
+		},
 	}
 }
 
-func (w *world) machine() machineset.Machine {
-	w.next++
-	name := fmt.Sprintf("m%03d", w.next)
-	return machineset.Machine{Name: name, UID: types.UID(name), Created: start.Add(time.Duration(w.next)), Owned: true, Matches: true}
+func drawInPlace(t *rapid.T) v1alpha1.MachineDeploymentStrategy {
+	return v1alpha1.MachineDeploymentStrategy{
+		Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{MaxUnavailable: drawValue(t, "unavailable", 1)},
+	}
 }
 
-func (s *simulatedSet) facts() Set {
-	f := Set{Name: s.name, Created: s.created, Replicas: s.replicas, Actual: len(s.machines)}
-	for _, m := range s.machines {
-		if !m.Deleting {
-			f.Active++
-			if m.Ready {
-				f.Available++
+func drawStrategy(t *rapid.T) v1alpha1.MachineDeploymentStrategy {
+	switch rapid.IntRange(0, 3).Draw(t, "strategy") {
+	case 0:
+		return drawRolling(t)
+	case 1:
+		return drawInPlace(t)
+	case 2:
+		return recreate
+	}
+	return onDelete
+}
+
+// Whatever order the controllers and the agent act in, however they die, and whatever they begin with.
+func TestBudgetHoldsAtEachStepAndTheRolloutEnds(t *testing.T) {
+	for name, strategy := range map[string]func(*rapid.T) v1alpha1.MachineDeploymentStrategy{
+		"RollingUpdate": drawRolling, "InPlace": drawInPlace,
+	} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			w := draw(t, strategy(t))
+			w.in.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
+			w.crashes = rapid.IntRange(0, 5).Draw(t, "crashes")
+			most, least := w.bounds()
+			w.run(func() { w.check(most, least) })
+			w.rested()
+			if !w.in.Paused {
+				w.rolled()
 			}
-		}
+		}))
 	}
-	return f
 }
 
-func (w *world) input() Input {
-	in := w.in
-	in.New, in.Old = nil, nil
-	for _, s := range w.sets {
-		facts := s.facts()
-		if s == w.current {
-			in.New = &facts
-		} else {
-			in.Old = append(in.Old, facts)
-		}
-	}
-	return in
-}
-
-// decide carries out what the planner says now and reports whether it said anything.
-func (w *world) decide() bool {
-	p := Decide(w.input())
-	w.log = append(w.log, fmt.Sprintf("%+v: %s", w.input(), describe(p)))
-	if p.CreateNew {
-		w.current = &simulatedSet{name: "new", created: start.Add(time.Hour), replicas: p.NewReplicas}
-		w.sets = append(w.sets, w.current)
-	}
-	for _, scale := range p.Scale {
-		s := w.sets[slices.IndexFunc(w.sets, func(s *simulatedSet) bool { return s.name == scale.Name })]
-		if scale.From != s.replicas || scale.To < 0 || scale.To == scale.From {
-			w.t.Fatalf("strange scale %+v of a set with %d", scale, s.replicas)
-		}
-		s.replicas = scale.To
-	}
-	return !p.Empty()
-}
-
-// settle lets one set's controller do its work.
-func (s *simulatedSet) settle(w *world) bool {
-	p := machineset.Decide(machineset.Input{Replicas: s.replicas, Machines: s.machines})
-	for _, victim := range p.Delete {
-		s.machines[slices.IndexFunc(s.machines, func(m machineset.Machine) bool { return m.UID == victim.UID })].Deleting = true
-	}
-	for range p.Create {
-		s.machines = append(s.machines, w.machine())
-	}
-	return !p.Empty()
-}
-
-// live lets one random thing happen in the workload cluster: a Machine becomes available, or one that is
-// being deleted goes.
-func (w *world) live() bool {
-	type place struct {
-		set   *simulatedSet
-		index int
-	}
-	var pending []place
-	for _, s := range w.sets {
-		for i, m := range s.machines {
-			if m.Deleting || !m.Ready {
-				pending = append(pending, place{s, i})
-			}
-		}
-	}
-	if len(pending) == 0 {
-		return false
-	}
-	at := rapid.SampledFrom(pending).Draw(w.t, "what happens")
-	if machine := &at.set.machines[at.index]; !machine.Deleting {
-		machine.Ready = true
-		return true
-	}
-	at.set.machines = slices.Delete(at.set.machines, at.index, at.index+1)
-	return true
-}
-
-// step lets a random controller, or the world, do something; it reports false when nothing is left to do.
-func (w *world) step() bool {
-	actors := []func() bool{w.decide, w.live}
-	for _, s := range w.sets {
-		actors = append(actors, func() bool { return s.settle(w) })
-	}
-	for _, act := range rapid.Permutation(actors).Draw(w.t, "who acts") {
-		if act() {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *world) available() (now, surely int) {
-	for _, s := range w.sets {
-		facts := s.facts()
-		now += facts.Available
-		surely += facts.keeps(facts.Replicas)
-	}
-	return now, surely
-}
-
-func (w *world) totals() (spec, occupied, machines int) {
-	for _, s := range w.sets {
-		spec += s.replicas
-		occupied += s.facts().occupies()
-		machines += len(s.machines)
-	}
-	return spec, occupied, machines
-}
-
-func TestRolloutStaysWithinItsBudgetAndConverges(t *testing.T) {
+func TestRecreateAndOnDeleteNeverExceedReplicasAndEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, drawRolling(t))
-		surge, unavailable := Bounds(w.in.Strategy, w.in.Replicas)
-		_, most, _ := w.totals()
-		most = max(most, w.in.Replicas+surge)
-		_, least := w.available()
-		least = min(least, w.in.Replicas-unavailable)
-		for i := 0; w.step(); i++ {
-			if _, occupied, machines := w.totals(); occupied > most || machines > most {
-				t.Fatalf("%d machines, %d possible: more than %d\n%q", machines, occupied, most, w.log)
-			}
-			if now, surely := w.available(); now < least || surely < least {
-				t.Fatalf("%d available, %d of them for sure: fewer than %d\n%q", now, surely, least, w.log)
-			}
-			if i > 2000 {
-				t.Fatalf("does not end\n%q", w.log)
-			}
+		w := draw(t, rapid.SampledFrom([]v1alpha1.MachineDeploymentStrategy{recreate, onDelete}).Draw(t, "strategy"))
+		w.crashes = rapid.IntRange(0, 5).Draw(t, "crashes")
+		most, _ := w.bounds()
+		w.run(func() { w.check(most, 0) })
+		w.rested()
+		if w.in.Strategy.Type == v1alpha1.Recreate {
+			w.rolled()
 		}
-		w.checkEnd(surge)
 	})
 }
 
-func TestRecreateAndOnDeleteNeverExceedReplicasAndConverge(t *testing.T) {
+// An update in place keeps each Machine: none is lost, none is made, none is in two sets.
+func TestInPlaceKeepsEachMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, rapid.SampledFrom([]v1alpha1.MachineDeploymentStrategy{recreate, onDelete}).Draw(t, "strategy"))
-		_, most, _ := w.totals()
-		most = max(most, w.in.Replicas)
-		for i := 0; w.step(); i++ {
-			if _, occupied, _ := w.totals(); occupied > most {
-				t.Fatalf("%d machines possible: more than %d\n%q", occupied, most, w.log)
+		w := drawRolled(t, drawInPlace(t))
+		w.crashes = rapid.IntRange(0, 8).Draw(t, "crashes")
+		before := w.names()
+		most, least := w.bounds()
+		w.run(func() {
+			w.check(most, least)
+			if names := w.names(); !slices.Equal(names, before) {
+				t.Fatalf("the machines are %v, not %v\n%s", names, before, strings.Join(w.log, "\n"))
 			}
-			if i > 2000 {
-				t.Fatalf("does not end\n%q", w.log)
-			}
-		}
-		w.checkEnd(0)
+		})
+		w.rested()
+		w.rolled()
 	})
 }
 
-// A Machine may lose its readiness at any time. While that happens no budget can be promised, but when it
-// ends the rollout must too.
-func TestRolloutConvergesAfterFailures(t *testing.T) {
+// names are all Machines, sorted; one that is in two sets is there twice.
+func (w *world) names() []string {
+	var names []string
+	for _, s := range w.sets {
+		for _, m := range s.machines {
+			names = append(names, m.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Machines that cannot be updated in place are replaced, within the same budget; the others stay.
+func TestInPlaceReplacesWhatItCannotUpdate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, drawRolling(t))
-		surge, _ := Bounds(w.in.Strategy, w.in.Replicas)
-		_, most, _ := w.totals()
-		most = max(most, w.in.Replicas+surge)
-		failures := rapid.IntRange(0, 10).Draw(t, "failures")
-		for i := 0; w.step(); i++ {
-			if failures > 0 && len(w.sets) > 0 {
-				failures--
-				s := rapid.SampledFrom(w.sets).Draw(t, "failing set")
-				for j := range s.machines {
-					s.machines[j].Ready = false
+		w := drawRolled(t, drawInPlace(t))
+		w.crashes = rapid.IntRange(0, 5).Draw(t, "crashes")
+		unable := map[string]bool{}
+		for _, name := range w.names() {
+			unable[name] = rapid.Bool().Draw(t, name+" is unable")
+		}
+		before := w.names()
+		w.update = func(m *simulatedMachine) string {
+			if unable[m.name] {
+				return v1alpha1.ReasonInPlaceUnsupported
+			}
+			return ""
+		}
+		most, least := w.bounds()
+		w.run(func() { w.check(most, least) })
+		w.rested()
+		w.rolled()
+		after := w.names()
+		for _, name := range before {
+			if slices.Contains(after, name) == unable[name] {
+				t.Fatalf("%s is unable: %t, and there: %t\n%s", name, unable[name], !unable[name], strings.Join(w.log, "\n"))
+			}
+		}
+	})
+}
+
+// Updates that fail use the budget up, and then the rollout stops: it never makes more Machines unavailable.
+func TestInPlaceStopsAtFailedUpdates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawRolled(t, drawInPlace(t))
+		w.update = func(*simulatedMachine) string { return v1alpha1.ReasonUpdateFailed }
+		_, unavailable := Bounds(w.in.Strategy, w.in.Replicas)
+		w.run(func() { w.check(w.in.Replicas, w.in.Replicas-unavailable) })
+		if failed := len(w.set("r2").machines); failed != unavailable {
+			t.Fatalf("%d failed, with %d allowed\n%s", failed, unavailable, strings.Join(w.log, "\n"))
+		}
+		// Back to the template of before: those that failed are first.
+		w.current = w.set("r1")
+		w.update = func(*simulatedMachine) string { return "" }
+		w.run(func() { w.check(w.in.Replicas, w.in.Replicas-unavailable) })
+		w.rested()
+		w.rolled()
+	})
+}
+
+// With trigger Manual nothing moves but what users ask for.
+func TestInPlaceManualMovesOnlyWhatIsAskedFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		strategy := drawInPlace(t)
+		strategy.InPlace.Trigger = v1alpha1.InPlaceManual
+		w := drawRolled(t, strategy)
+		asked := map[string]bool{}
+		for _, m := range w.sets[0].machines {
+			m.requested = rapid.Bool().Draw(t, m.name+" is asked for")
+			asked[m.name] = m.requested
+		}
+		most, least := w.bounds()
+		w.run(func() { w.check(most, least) })
+		w.rested()
+		for _, m := range w.set("r1").machines {
+			if asked[m.name] {
+				t.Fatalf("%s stayed\n%s", m.name, strings.Join(w.log, "\n"))
+			}
+		}
+		if moved := len(w.set("r2").machines); moved != w.in.Replicas-len(w.set("r1").machines) {
+			t.Fatalf("%d moved\n%s", moved, strings.Join(w.log, "\n"))
+		}
+	})
+}
+
+// Users change their mind, Machines fail, strategies are switched, at any moment. No budget can be promised while
+// the budget itself changes, but there are never more Machines than any of them allowed, and it ends.
+func TestEndsWhateverUsersDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, drawStrategy(t))
+		w.crashes = rapid.IntRange(0, 5).Draw(t, "crashes")
+		w.update = func(*simulatedMachine) string {
+			ends := []string{"", v1alpha1.ReasonInPlaceUnsupported}
+			return ends[w.choose(2, "update ends")]
+		}
+		most, _ := w.bounds()
+		changes := rapid.IntRange(0, 8).Draw(t, "changes")
+		act := func() {
+			if changes > 0 && rapid.IntRange(0, 5).Draw(t, "change now") == 0 {
+				changes--
+				w.disturb(t)
+				now, _ := w.bounds()
+				most = max(most, now)
+			}
+			w.check(most, 0)
+		}
+		w.run(act)
+		w.in.Paused = false
+		w.run(func() { w.check(most, 0) })
+		w.rested()
+		if w.in.Strategy.Type != v1alpha1.OnDelete {
+			w.rolled()
+		}
+	})
+}
+
+// disturb does one thing that a user may do, or that may happen to a Machine.
+func (w *world) disturb(t *rapid.T) {
+	switch rapid.IntRange(0, 5).Draw(t, "change") {
+	case 0:
+		w.in.Replicas = rapid.IntRange(0, 12).Draw(t, "replicas")
+		w.note("scaled to %d", w.in.Replicas)
+	case 1:
+		w.current = nil
+		if len(w.sets) > 0 && rapid.Bool().Draw(t, "old template") {
+			w.current = rapid.SampledFrom(w.sets).Draw(t, "template")
+		}
+		w.pending = nil // The controller acts on no other generation than the one that it decided on.
+		w.note("template changed")
+	case 2:
+		w.in.Strategy = drawStrategy(t)
+		w.note("strategy is %s", w.in.Strategy.Type)
+	case 3:
+		w.in.Paused = !w.in.Paused
+		w.note("paused: %t", w.in.Paused)
+	default:
+		for _, s := range w.sets {
+			for _, m := range s.machines {
+				if w.choose(3, "fails") == 0 {
+					m.ready = false
 				}
 			}
-			if _, occupied, _ := w.totals(); occupied > most {
-				t.Fatalf("%d machines possible: more than %d\n%q", occupied, most, w.log)
-			}
-			if i > 3000 {
-				t.Fatalf("does not end\n%q", w.log)
-			}
 		}
-		w.checkEnd(surge)
-	})
-}
-
-// checkEnd says what must hold when nothing is left to do.
-func (w *world) checkEnd(surge int) {
-	spec, occupied, machines := w.totals()
-	if spec != occupied || spec != machines {
-		w.t.Fatalf("ended with %d wanted, %d possible, %d machines\n%q", spec, occupied, machines, w.log)
-	}
-	if w.in.Paused {
-		if len(w.sets) > 0 && (spec < w.in.Replicas || spec > w.in.Replicas+surge) {
-			w.t.Fatalf("paused, ended with %d machines for %d replicas\n%q", spec, w.in.Replicas, w.log)
-		}
-		return
-	}
-	if spec != w.in.Replicas {
-		w.t.Fatalf("ended with %d machines for %d replicas\n%q", spec, w.in.Replicas, w.log)
-	}
-	if w.in.Strategy.Type != v1alpha1.OnDelete && w.current.replicas != w.in.Replicas {
-		w.t.Fatalf("ended with %d of %d machines of the current template\n%q", w.current.replicas, w.in.Replicas, w.log)
+		w.note("machines fail")
 	}
 }

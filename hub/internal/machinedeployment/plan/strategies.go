@@ -4,51 +4,88 @@ import "slices"
 
 // roll takes one step of a rolling update. All growth goes to the new set, all shrinking to the old ones.
 func (w *work) roll() {
-	w.current.Replicas = min(w.current.Replicas, w.replicas)
-	if room := w.limit - w.occupied(); room > 0 {
-		w.current.Replicas = min(w.current.Replicas+room, w.replicas)
+	if w.followScale() {
+		return
 	}
-	// Were all old Machines to become available again, this many may go: those that the new set cannot
-	// stand in for yet have to stay, available or not.
-	missing := w.current.Replicas - w.current.keeps(w.current.Replicas)
-	w.shrinkOld(w.wanted()-w.minAvailable-missing, w.minAvailable)
-	// After a scale-down of the deployment there may still be too many, because the new set's are not
-	// available and the old ones may not go. Then the new ones do, which cost no availability.
-	for w.wanted() > w.limit && w.current.Replicas > 0 &&
-		w.current.keeps(w.current.Replicas-1) == w.current.keeps(w.current.Replicas) {
+	w.growNew()
+	// Were all old Machines to become available again, this many may go: those that the new set cannot stand in
+	// for yet have to stay, available or not.
+	missing := w.newReplicas()
+	if w.current != nil {
+		missing -= w.current.kept()
+	}
+	w.reduce(w.old, w.wanted()-w.minAvailable-missing, w.minAvailable)
+	w.shed()
+}
+
+// inPlace follows a change of replicas; the Machines that there are get moved, not replaced. Those that old sets
+// lose are made anew by the new one.
+func (w *work) inPlace() {
+	if w.followScale() {
+		return
+	}
+	w.shrinkToActive(w.minAvailable)
+	w.growNew()
+	w.reduce(w.old, w.wanted()-w.limit, w.minAvailable)
+	w.shed()
+	if surplus := w.wanted() - w.limit; surplus > 0 && w.current != nil {
+		w.reduce([]*pool{w.current}, surplus, w.minAvailable)
+	}
+}
+
+// shed takes Machines off the new set that cost no availability while there are too many in all. That happens
+// after the deployment was scaled down, when the new Machines are not available and the old ones may not go.
+func (w *work) shed() {
+	for w.current != nil && w.wanted() > w.limit && w.current.Replicas > 0 && w.current.keeps(w.current.Replicas-1) == w.current.kept() {
 		w.current.Replicas--
 	}
+}
+
+// followScale lets several sets in use grow in proportion when the deployment was scaled up amid a rollout: what
+// serves now gets its share, should the new template turn out bad. One set in use, or none, leaves it all to the
+// new set. Each set knows for which replicas it was scaled last, so a set that merely waits for its turn in the
+// rollout is not mistaken for one that has to grow. It reports whether any set grows.
+func (w *work) followScale() bool {
+	sets := w.inUse()
+	room := min(w.replicas-w.wanted(), w.limit-w.occupied())
+	grown := slices.ContainsFunc(sets, func(s *pool) bool { return s.SizedFor != nil && *s.SizedFor < w.replicas })
+	if len(sets) < 2 || room <= 0 || !grown {
+		return false
+	}
+	grow(sets, room)
+	return true
 }
 
 // recreate empties the old sets and fills the new one when all their Machines are gone.
 func (w *work) recreate() {
 	gone := true
-	for i := range w.sets {
-		w.sets[i].Replicas = 0
-		gone = gone && w.sets[i].Actual == 0
+	for _, set := range w.old {
+		gone = gone && set.occupies() == 0
+		set.Replicas = 0
 	}
-	w.current.Replicas = min(w.current.Replicas, w.replicas)
+	w.setNewReplicas(min(w.newReplicas(), w.replicas))
 	if gone {
-		w.current.Replicas = w.replicas
+		w.setNewReplicas(w.replicas)
 	}
 }
 
 // onDelete lets the new set replace what somebody deleted from old ones.
 func (w *work) onDelete() {
-	for i := range w.sets {
-		w.sets[i].Replicas = min(w.sets[i].Replicas, w.sets[i].Active)
-	}
-	w.current.Replicas = min(w.current.Replicas, w.replicas)
-	if surplus := w.wanted() - w.replicas; surplus > 0 {
-		w.shrinkOld(surplus, 0)
-	}
-	if room := w.limit - w.occupied(); room > 0 {
-		w.current.Replicas = min(w.current.Replicas+room, w.replicas)
+	w.shrinkToActive(0)
+	w.setNewReplicas(min(w.newReplicas(), w.replicas))
+	w.reduce(w.old, w.wanted()-w.replicas, 0)
+	w.growNew()
+}
+
+// shrinkToActive takes the places off old sets whose Machines are gone or going.
+func (w *work) shrinkToActive(minAvailable int) {
+	for _, set := range w.old {
+		w.reduce([]*pool{set}, set.Replicas-set.active, minAvailable)
 	}
 }
 
-// resize follows a change of replicas without replacing anything: one set in use takes it all; several grow
-// in proportion to their size and shrink where it costs the fewest available Machines.
+// resize follows a change of replicas without replacing anything: one set in use takes it all; several grow in
+// proportion to their size and shrink where it costs the fewest available Machines.
 func (w *work) resize() {
 	sets := w.inUse()
 	if len(sets) == 0 {
@@ -63,24 +100,13 @@ func (w *work) resize() {
 		grow(sets, missing)
 	}
 	// A rollout that was paused halfway keeps its surge.
-	if surplus := w.wanted() - w.limit; surplus > 0 {
-		surplus -= reduce(sets, surplus, w.minAvailable, w.kept)
-		for surplus > 0 { // Marked for deletion by somebody, and so the first to go, available or not.
-			largest(sets).Replicas--
-			surplus--
-		}
-	}
+	w.reduce(sets, w.wanted()-w.limit, w.minAvailable)
 }
 
 // inUse returns the sets with replicas; without any, the one that serves the latest template.
-func (w *work) inUse() []*Set {
-	var all, used []*Set
-	for i := range w.sets {
-		all = append(all, &w.sets[i])
-	}
-	if w.exists {
-		all = append(all, &w.current)
-	}
+func (w *work) inUse() []*pool {
+	var used []*pool
+	all := w.all()
 	for _, set := range all {
 		if set.Replicas > 0 {
 			used = append(used, set)
@@ -90,82 +116,4 @@ func (w *work) inUse() []*Set {
 		return all[len(all)-1:]
 	}
 	return used
-}
-
-// wanted is the sum of all replicas decided so far; occupied adds the Machines that are still there.
-func (w *work) wanted() int {
-	sum := w.current.Replicas
-	for _, set := range w.sets {
-		sum += set.Replicas
-	}
-	return sum
-}
-
-func (w *work) occupied() int {
-	sum := w.current.occupies()
-	for _, set := range w.sets {
-		sum += set.occupies()
-	}
-	return sum
-}
-
-// kept is how many available Machines are surely left after what was decided so far.
-func (w *work) kept() int {
-	sum := w.current.keeps(w.current.Replicas)
-	for _, set := range w.sets {
-		sum += set.keeps(set.Replicas)
-	}
-	return sum
-}
-
-func (w *work) shrinkOld(count, minAvailable int) {
-	var old []*Set
-	for i := range w.sets {
-		old = append(old, &w.sets[i])
-	}
-	reduce(old, count, minAvailable, w.kept)
-}
-
-// reduce takes up to count replicas off sets, in their order: first those that cost no available Machine,
-// then others while minAvailable are kept. It returns how many it took.
-func reduce(sets []*Set, count, minAvailable int, kept func() int) (taken int) {
-	for _, mayCost := range []bool{false, true} {
-		for _, set := range sets {
-			for taken < count && set.Replicas > 0 {
-				cost := set.keeps(set.Replicas) - set.keeps(set.Replicas-1)
-				if cost > 0 && (!mayCost || kept()-cost < minAvailable) {
-					break
-				}
-				set.Replicas--
-				taken++
-			}
-		}
-	}
-	return taken
-}
-
-// grow spreads count over sets in proportion to their replicas; what does not divide goes to the last ones,
-// which are the newest.
-func grow(sets []*Set, count int) {
-	total := 0
-	for _, set := range sets {
-		total += set.Replicas
-	}
-	left := count
-	for _, set := range sets {
-		share := count * set.Replicas / total
-		set.Replicas += share
-		left -= share
-	}
-	for _, set := range slices.Backward(sets) {
-		if left == 0 {
-			return
-		}
-		set.Replicas++
-		left--
-	}
-}
-
-func largest(sets []*Set) *Set {
-	return slices.MaxFunc(sets, func(a, b *Set) int { return a.Replicas - b.Replicas })
 }

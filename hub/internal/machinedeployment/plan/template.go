@@ -12,8 +12,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// SameTemplate tells whether two templates mean the same, whatever the order of keys in a provider's
-// configuration and whatever their template hash.
+// SameTemplate tells whether a Machine of one template can become one of the other without being replaced or
+// updated: whether they differ at most in the order of keys in a provider's configuration and in what Propagate
+// takes over.
 func SameTemplate(a, b v1alpha1.MachineTemplate) (bool, error) {
 	left, err := canonical(a)
 	if err != nil {
@@ -41,11 +42,29 @@ func Hash(template v1alpha1.MachineTemplate, collisions int32) (string, error) {
 	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32())), nil
 }
 
-// canonical is template's JSON with sorted keys, without the hash label that the hub adds.
+// Propagate returns template with all that needs no replacement taken from wanted: the metadata of Machines, and
+// what the agent keeps in sync on a Node or reads anew each time. Labels in keep, the selector of template's set,
+// stay as they are.
+func Propagate(template, wanted v1alpha1.MachineTemplate, keep map[string]string) v1alpha1.MachineTemplate {
+	result := *wanted.DeepCopy()
+	if result.Metadata.Labels == nil {
+		result.Metadata.Labels = map[string]string{}
+	}
+	maps.Copy(result.Metadata.Labels, keep)
+	own := template.DeepCopy()
+	if hash, found := own.Metadata.Labels[v1alpha1.MachineTemplateHashLabel]; found {
+		result.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = hash
+	}
+	result.Spec.Versions, result.Spec.ProviderConfig = own.Spec.Versions, own.Spec.ProviderConfig
+	return result
+}
+
+// canonical is the JSON, with sorted keys, of what cannot change without an update or a replacement.
 func canonical(template v1alpha1.MachineTemplate) ([]byte, error) {
-	template.Metadata.Labels = maps.Clone(template.Metadata.Labels)
-	delete(template.Metadata.Labels, v1alpha1.MachineTemplateHashLabel)
-	text, err := json.Marshal(template)
+	body := template.Spec
+	body.NodeMetadata, body.Taints, body.Roles = v1alpha1.NodeMetadata{}, nil, nil
+	body.Timeouts, body.UnhealthyNodeConditions = nil, nil
+	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("reading machine template: %w", err)
 	}

@@ -3,7 +3,11 @@ package plan
 import (
 	"regexp"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -55,10 +59,43 @@ func TestSameTemplate(t *testing.T) {
 	if hashed.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] != "abc" {
 		t.Error("comparing changed the template")
 	}
+	if !same(t, base, dressed(base)) {
+		t.Error("what needs no replacement makes a difference")
+	}
 	newer := *base.DeepCopy()
 	newer.Spec.Versions.Kubelet = "v1.37.0"
 	if same(t, base, newer) {
 		t.Error("the kubelet version makes no difference")
+	}
+}
+
+// dressed has all that needs no replacement changed.
+func dressed(base v1alpha1.MachineTemplate) v1alpha1.MachineTemplate {
+	other := *base.DeepCopy()
+	other.Metadata = v1alpha1.TemplateMetadata{Labels: map[string]string{"app": "x", "a": "b"}, Annotations: map[string]string{"c": "d"}}
+	other.Spec.NodeMetadata = v1alpha1.NodeMetadata{Labels: map[string]string{"e": "f"}}
+	other.Spec.Taints = []corev1.Taint{{Key: "g", Effect: corev1.TaintEffectNoSchedule}}
+	other.Spec.Roles = []string{"worker"}
+	other.Spec.Timeouts = &v1alpha1.MachineTimeouts{Health: &metav1.Duration{Duration: time.Minute}}
+	other.Spec.UnhealthyNodeConditions = []string{"KernelDeadlock"}
+	return other
+}
+
+func TestPropagate(t *testing.T) {
+	base := template(`{"a":1}`)
+	base.Metadata.Labels = map[string]string{"app": "x", "old": "y", "tier": "z", v1alpha1.MachineTemplateHashLabel: "abc"}
+	wanted := dressed(template(`{ "a" : 2 }`))
+	wanted.Spec.Versions.Kubelet = "v1.99.0"
+	before := base.DeepCopy()
+	got := Propagate(base, wanted, map[string]string{"tier": "z"})
+	want := wanted.DeepCopy()
+	want.Metadata.Labels = map[string]string{"app": "x", "a": "b", "tier": "z", v1alpha1.MachineTemplateHashLabel: "abc"}
+	want.Spec.Versions, want.Spec.ProviderConfig = base.Spec.Versions, base.Spec.ProviderConfig
+	if !equality.Semantic.DeepEqual(&got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if !equality.Semantic.DeepEqual(&base, before) || wanted.Metadata.Labels["tier"] != "" {
+		t.Error("the templates that were given have changed")
 	}
 }
 

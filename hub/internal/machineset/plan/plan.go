@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // AdoptionSlack is how many Machines more than replicas a set may own by adopting. Further Machines of the
@@ -24,24 +26,49 @@ type Machine struct {
 	Matches bool
 	// Deleting: it carries a deletionTimestamp.
 	Deleting bool
-	// Marked: a user or cluster-autoscaler wants this one to go first.
-	Marked bool
-	Failed bool
-	Ready  bool
+	// Marked: a user or cluster-autoscaler wants this one to go first; since MarkedAt, and the hub has been able
+	// to act on it since MarkSeen.
+	Marked             bool
+	MarkedAt, MarkSeen time.Time
+	// Priority is its deletion priority; lower ones go first.
+	Priority int
+	// Failed: it has a terminal error. Replaceable: one that another Machine may not have.
+	Failed, Replaceable bool
+	// Reason of the terminal error.
+	Reason string
+	// Unhealthy: it has failed, or it was up and is known not to be well.
+	Unhealthy bool
+	// Ready, and Available: Ready long enough.
+	Ready, Available bool
+	// Remediated: it is deleted to be replaced. Replacement: it was made for one of those, and has not come up.
+	Remediated, Replacement bool
+	// Outdated: it lacks a change of the template that needs no replacement.
+	Outdated bool
 }
 
 // Input is all that a decision rests on.
 type Input struct {
+	Now time.Time
 	// Replicas wanted.
 	Replicas int
 	// Machines of the set's namespace that it owns or could own.
 	Machines []Machine
 	// Frozen: nothing may be done.
 	Frozen bool
+	// Transferring: Machines are being moved from set to set.
+	Transferring bool
 	// Deleting: the set itself is being deleted; the garbage collector does the rest.
 	Deleting bool
 	// Outstanding is the number of creations and deletions of this set that Machines does not show yet.
 	Outstanding int
+	// Policy orders equally good victims.
+	Policy v1alpha1.DeletePolicy
+	// Remediation bounds the replacement of failed Machines; there is none unless the agent is Connected.
+	Remediation v1alpha1.Remediation
+	Connected   bool
+	// NoCreation says why nothing may be created now; empty if it may. MostCreations bounds it; 0 is no bound.
+	NoCreation    string
+	MostCreations int
 }
 
 // Victim is a Machine to delete, and why this one.
@@ -50,31 +77,43 @@ type Victim struct {
 	Why string
 }
 
-// Plan is what to do. At most one of Create and Delete is not empty.
+// Plan is what to do. At most one of Create, Delete and Replace is not empty.
 type Plan struct {
 	Create  int
 	Delete  []Victim
 	Adopt   []Machine
 	Release []Machine
+	// Replace are failed Machines to delete so that others are made for them.
+	Replace []Victim
+	// Unmark are Machines whose mark no scale-down has followed.
+	Unmark []Machine
+	// Update are Machines to bring up to date with the template.
+	Update []Machine
 	// Why says in a few words why nothing, or what, is done.
 	Why string
+	// After is the time until the plan may change without any news; 0 if it does not.
+	After time.Duration
 }
 
 // Empty tells whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return p.Create == 0 && len(p.Delete) == 0 && len(p.Adopt) == 0 && len(p.Release) == 0
+	return p.Create == 0 && len(p.Delete) == 0 && len(p.Adopt) == 0 && len(p.Release) == 0 &&
+		len(p.Replace) == 0 && len(p.Unmark) == 0 && len(p.Update) == 0
 }
 
 // Decide plans for one MachineSet.
 //
 // Machines that are being deleted count until they are gone: a set never has more Machines than replicas
-// because a deletion is slow.
+// because a deletion is slow. Machines that the set owns count although the selector does not match them any
+// longer: they are released first, and replaced only then.
 func Decide(in Input) Plan {
 	switch {
 	case in.Deleting:
 		return Plan{Why: "the set is being deleted"}
 	case in.Frozen:
 		return Plan{Why: "frozen"}
+	case in.Transferring:
+		return Plan{Why: "machines are being moved between sets"}
 	case in.Outstanding > 0:
 		return Plan{Why: fmt.Sprintf("%d creations or deletions are not visible yet", in.Outstanding)}
 	}
@@ -82,25 +121,46 @@ func Decide(in Input) Plan {
 	owned := 0
 	var active []Machine
 	for _, machine := range in.Machines {
+		if !machine.Owned {
+			continue
+		}
+		owned++
 		switch {
-		case !machine.Owned:
-		case !machine.Matches && !machine.Deleting:
+		case !machine.Deleting && !machine.Matches:
 			p.Release = append(p.Release, machine)
-		default:
-			owned++
-			if !machine.Deleting {
-				active = append(active, machine)
-			}
+		case !machine.Deleting:
+			active = append(active, machine)
+		}
+		if machine.Outdated && machine.Matches {
+			p.Update = append(p.Update, machine)
 		}
 	}
 	p.Adopt = adoptable(in.Machines, in.Replicas+AdoptionSlack-owned)
 	owned += len(p.Adopt)
 	active = append(active, p.Adopt...)
-	if owned < in.Replicas {
-		p.Create = in.Replicas - owned
+	p.Why = fmt.Sprintf("%d of %d machines exist, %d of them being deleted", owned, in.Replicas, owned-len(active)-len(p.Release))
+	switch {
+	case len(active) > in.Replicas:
+		p.Delete = victims(in, active, len(active)-in.Replicas)
+	case owned < in.Replicas:
+		p = p.create(in, in.Replicas-owned)
+	default:
+		p.Replace = replaceable(in, active)
 	}
-	p.Delete = victims(active, len(active)-in.Replicas)
-	p.Why = fmt.Sprintf("%d of %d machines exist, %d of them being deleted", owned, in.Replicas, owned-len(active))
+	p.Unmark, p.After = staleMarks(in, active, len(active)-in.Replicas)
+	return p
+}
+
+// create plans for missing Machines, as far as they may be created now.
+func (p Plan) create(in Input, missing int) Plan {
+	if in.NoCreation != "" {
+		p.Why += ": " + in.NoCreation
+		return p
+	}
+	p.Create = missing
+	if in.MostCreations > 0 {
+		p.Create = min(missing, in.MostCreations)
+	}
 	return p
 }
 

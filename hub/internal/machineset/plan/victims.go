@@ -2,61 +2,141 @@ package plan
 
 import (
 	"cmp"
+	"hash/fnv"
 	"slices"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// The ranks of a scale-down, first to go first. Machines that are being deleted already are no candidates:
-// they count as gone, so none is picked twice.
+// MarkLifetime is how long a mark for deletion is good for. cluster-autoscaler marks a Machine and then scales
+// down; if that fails, the mark stays, and must not make a later scale-down take this Machine. The hub counts from
+// when it has first seen the mark and could act on it; a scale-down within the time takes the Machine, else the
+// hub takes the mark off.
+const MarkLifetime = 10 * time.Minute
+
+// state ranks a Machine by what its loss costs, least first.
+type state int
+
 const (
-	rankMarked = iota
-	rankFailed
-	rankNotReady
-	rankReady
+	stateFailed state = iota
+	stateNotReady
+	stateNotAvailable
+	stateUnhealthy
+	stateFine
 )
 
 var why = [...]string{
-	rankMarked:   "marked for deletion",
-	rankFailed:   "failed",
-	rankNotReady: "not ready",
-	rankReady:    "surplus",
+	stateFailed:       "failed",
+	stateNotReady:     "not ready",
+	stateNotAvailable: "not available yet",
+	stateUnhealthy:    "unhealthy",
+	stateFine:         "surplus",
 }
 
-// victims picks count of the candidates: marked ones, then failed, then not ready (newest first: it has cost
-// the least), then the oldest ready ones. Names decide ties, so the order never depends on that of the input.
+// victims picks count of the candidates: marked ones, the latest mark first; then those of the lowest deletion
+// priority; then those whose loss costs least; then by the set's policy. Names decide ties, so the order never
+// depends on that of the input. Machines that are being deleted already are no candidates: they count as gone,
+// so none is picked twice.
 //
-// The planner of MachineDeployments relies on it that a Machine which is ready and not marked goes only when
-// no other is left.
-func victims(candidates []Machine, count int) []Victim {
-	if count <= 0 {
-		return nil
-	}
+// The planner of MachineDeployments relies on it that of Machines that are not marked and have one priority, an
+// available one goes only when no other is left.
+func victims(in Input, candidates []Machine, count int) []Victim {
 	sorted := slices.Clone(candidates)
 	slices.SortFunc(sorted, func(a, b Machine) int {
-		if order := cmp.Compare(rank(a), rank(b)); order != 0 {
-			return order
-		}
-		if rank(a) == rankNotReady {
-			return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
-		}
-		return oldestFirst(a, b)
+		return cmp.Or(
+			compareMarks(a, b, in.Now),
+			cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(stateOf(a), stateOf(b)),
+			compareByPolicy(a, b, in.Policy),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
-	picked := make([]Victim, count)
-	for i, machine := range sorted[:count] {
-		picked[i] = Victim{Machine: machine, Why: why[rank(machine)]}
+	picked := make([]Victim, min(count, len(sorted)))
+	for i := range picked {
+		picked[i] = Victim{Machine: sorted[i], Why: reason(sorted[i], in.Now)}
 	}
 	return picked
 }
 
-func rank(machine Machine) int {
+func reason(machine Machine, now time.Time) string {
+	state := stateOf(machine)
 	switch {
-	case machine.Marked:
-		return rankMarked
-	case machine.Failed:
-		return rankFailed
-	case !machine.Ready:
-		return rankNotReady
+	case marked(machine, now):
+		return "marked for deletion"
+	case machine.Priority < v1alpha1.DefaultDeletionPriority && state == stateFine:
+		return "low deletion priority"
 	}
-	return rankReady
+	return why[state]
+}
+
+func compareMarks(a, b Machine, now time.Time) int {
+	left, right := marked(a, now), marked(b, now)
+	switch {
+	case left && right:
+		return b.MarkedAt.Compare(a.MarkedAt)
+	case left:
+		return -1
+	case right:
+		return 1
+	}
+	return 0
+}
+
+// marked tells whether machine is marked for deletion, by a mark that is not stale.
+func marked(machine Machine, now time.Time) bool {
+	return machine.Marked && now.Sub(machine.MarkSeen) < MarkLifetime
+}
+
+// staleMarks returns the Machines whose mark is too old, and the time until the next one is. While there is a
+// surplus, marks that are still good wait for their turn.
+func staleMarks(in Input, active []Machine, surplus int) (stale []Machine, next time.Duration) {
+	for _, machine := range active {
+		switch {
+		case !machine.Marked:
+		case !marked(machine, in.Now):
+			stale = append(stale, machine)
+		case surplus <= 0:
+			if left := machine.MarkSeen.Add(MarkLifetime).Sub(in.Now); next == 0 || left < next {
+				next = left
+			}
+		}
+	}
+	slices.SortFunc(stale, oldestFirst)
+	return stale, next
+}
+
+func stateOf(machine Machine) state {
+	switch {
+	case machine.Failed:
+		return stateFailed
+	case !machine.Ready:
+		return stateNotReady
+	case !machine.Available:
+		return stateNotAvailable
+	case machine.Unhealthy:
+		return stateUnhealthy
+	}
+	return stateFine
+}
+
+// compareByPolicy orders by age, or for Random by a hash of the UID: random among Machines, and yet the same
+// whenever it is asked.
+func compareByPolicy(a, b Machine, policy v1alpha1.DeletePolicy) int {
+	switch policy {
+	case v1alpha1.DeleteNewest:
+		return b.Created.Compare(a.Created)
+	case v1alpha1.DeleteRandom:
+		return cmp.Compare(lot(a), lot(b))
+	default:
+		return a.Created.Compare(b.Created)
+	}
+}
+
+func lot(machine Machine) uint32 {
+	sum := fnv.New32a()
+	sum.Write([]byte(machine.UID)) // Never fails.
+	return sum.Sum32()
 }
 
 func oldestFirst(a, b Machine) int {

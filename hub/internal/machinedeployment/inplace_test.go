@@ -1,0 +1,347 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// inPlace is a fixture at rest whose deployment updates one Machine at a time in place.
+func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployment)) *fixture {
+	t.Helper()
+	f := newFixture(t, replicas, nil)
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{}}
+		if change != nil {
+			change(deployment)
+		}
+	})
+	f.settle(func() {})
+	return f
+}
+
+// updated does what the agent does for each Machine that was moved: its update ends as outcome says, which is a
+// reason, or empty if all is well. It reports how many it had something to say of.
+func (f *fixture) updated(outcome func(*v1alpha1.Machine) string) (said int) {
+	f.t.Helper()
+	for _, machine := range f.machines() {
+		if tally.Of(&machine, 0, f.clock.Now()).Update != v1alpha1.ReasonAwaitingUpdate || machine.DeletionTimestamp != nil {
+			continue
+		}
+		condition := metav1.Condition{
+			Type: v1alpha1.MachineUpdatedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonUpToDate,
+			ObservedGeneration: machine.Generation, LastTransitionTime: metav1.NewTime(f.clock.Now()),
+		}
+		if reason := outcome(&machine); reason != "" {
+			condition.Status, condition.Reason = metav1.ConditionFalse, reason
+		}
+		before := machine.DeepCopy()
+		meta.SetStatusCondition(&machine.Status.Conditions, condition)
+		f.Expect(f.direct.Status().Patch(f.t.Context(), &machine, client.MergeFrom(before))).To(Succeed())
+		said++
+	}
+	return said
+}
+
+func fine(*v1alpha1.Machine) string { return "" }
+
+// roll settles like settle, with the agent's part of updates in place.
+func (f *fixture) roll(outcome func(*v1alpha1.Machine) string, check func()) {
+	f.t.Helper()
+	for range 100 {
+		f.settle(check)
+		if f.updated(outcome) == 0 {
+			return
+		}
+		check()
+	}
+	f.t.Fatal("does not come to rest")
+}
+
+func (f *fixture) uids() map[types.UID]string {
+	uids := map[types.UID]string{}
+	for _, machine := range f.machines() {
+		uids[machine.UID] = machine.Name
+	}
+	return uids
+}
+
+func (f *fixture) available() (count int) {
+	for _, machine := range f.machines() {
+		if tally.Of(&machine, 0, f.clock.Now()).Available {
+			count++
+		}
+	}
+	return count
+}
+
+// told are the events so far of which the text contains part.
+func (f *fixture) told() (events []string) {
+	for {
+		select {
+		case event := <-f.events.Events:
+			events = append(events, event)
+		default:
+			return events
+		}
+	}
+}
+
+func TestUpdatesMachinesInPlaceWithinTheBudget(t *testing.T) {
+	f := inPlace(t, 3, nil)
+	before := f.uids()
+	f.upgrade("v1.37.0")
+	f.roll(fine, func() {
+		f.Expect(f.available()).To(BeNumerically(">=", 2), "replicas without what may be unavailable")
+		f.Expect(f.uids()).To(Equal(before), "a machine was replaced")
+	})
+	sets := f.list()
+	f.Expect(f.replicasOf(sets)).To(Equal([]int32{0, 3}))
+	for _, machine := range f.machines() {
+		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
+		f.Expect(metav1.IsControlledBy(&machine, &sets[1])).To(BeTrue())
+		f.Expect(machine.OwnerReferences).To(HaveLen(1))
+		f.Expect(machine.Labels).To(HaveKeyWithValue(v1alpha1.MachineSetNameLabel, sets[1].Name))
+		f.Expect(machine.Labels).To(HaveKeyWithValue(v1alpha1.MachineTemplateHashLabel, sets[1].Labels[v1alpha1.MachineTemplateHashLabel]))
+		f.Expect(machine.Annotations).To(HaveKeyWithValue(v1alpha1.InPlaceUpdateAnnotation, "2"))
+		f.Expect(machine.Finalizers).To(ConsistOf(v1alpha1.MachineFinalizer))
+	}
+	for _, set := range sets {
+		f.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation))
+	}
+	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
+	f.Expect(f.told()).To(ContainElements(ContainSubstring("Rolling out revision 2 with strategy InPlace"),
+		ContainSubstring("to be updated in place"), ContainSubstring("RolloutCompleted")))
+
+	f.upgrade("v1.36.2")
+	f.roll(fine, func() { f.Expect(f.uids()).To(Equal(before), "a machine was replaced by the rollback") })
+	f.Expect(f.list()).To(HaveLen(2), "going back makes no third set")
+	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "3"))
+	f.Expect(f.told()).To(ContainElement(ContainSubstring("Going back to the template of revision 1, as revision 3")))
+}
+
+func TestReplacesWhatCannotBeUpdatedInPlace(t *testing.T) {
+	f := inPlace(t, 3, nil)
+	before := f.uids()
+	unable := slices.Min(slices.Collect(maps.Values(before)))
+	f.upgrade("v1.37.0")
+	f.roll(func(machine *v1alpha1.Machine) string {
+		if machine.Name == unable {
+			return v1alpha1.ReasonInPlaceUnsupported
+		}
+		return ""
+	}, func() {
+		f.Expect(f.available()).To(BeNumerically(">=", 2), "replicas without what may be unavailable")
+		f.Expect(len(f.machines())).To(BeNumerically("<=", 3))
+	})
+	kept := 0
+	for uid, name := range f.uids() {
+		if before[uid] != "" {
+			kept++
+			f.Expect(name).NotTo(Equal(unable))
+		}
+	}
+	f.Expect(kept).To(Equal(2))
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 3}))
+	f.Expect(f.told()).To(ContainElement(ContainSubstring("Deleted Machine " + unable)))
+}
+
+func TestFailedUpdateStopsAtTheBudgetAndRollsBackInPlace(t *testing.T) {
+	f := inPlace(t, 3, nil)
+	before := f.uids()
+	f.upgrade("v1.37.0")
+	f.roll(func(*v1alpha1.Machine) string { return v1alpha1.ReasonUpdateFailed }, func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 1}))
+	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeZero())
+	progressing := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(progressing.Message).To(ContainSubstring("the update failed of pool-"))
+
+	f.upgrade("v1.36.2")
+	f.roll(fine, func() {})
+	f.Expect(f.uids()).To(Equal(before))
+	f.Expect(f.available()).To(Equal(3))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
+
+func TestManualUpdateWaitsForTheLabel(t *testing.T) {
+	f := inPlace(t, 2, func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Strategy.InPlace.Trigger = v1alpha1.InPlaceManual
+	})
+	f.upgrade("v1.37.0")
+	f.roll(fine, func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 0}))
+	waiting := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingRequest))
+	f.Expect(waiting.Message).To(ContainSubstring(v1alpha1.UpdateInPlaceLabel))
+	f.clock.SetTime(f.clock.Now().Add(24 * pace.Interval * 1000))
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingRequest), "no deadline runs")
+
+	machine := f.machines()[0]
+	asked := machine.DeepCopy()
+	asked.Labels[v1alpha1.UpdateInPlaceLabel] = "true"
+	f.Expect(f.direct.Patch(t.Context(), asked, client.MergeFrom(&machine))).To(Succeed())
+	f.roll(fine, func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{1, 1}))
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(asked), asked)).To(Succeed())
+	f.Expect(asked.Labels).NotTo(HaveKey(v1alpha1.UpdateInPlaceLabel))
+	f.Expect(asked.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
+}
+
+var errCrash = errors.New("the hub dies here")
+
+// The hub dies after each write of a transfer in turn, and another one goes on; the sets' controller is at work all
+// the time.
+func TestTransferSurvivesACrashAfterEachWrite(t *testing.T) {
+	f := inPlace(t, 3, func(deployment *v1alpha1.MachineDeployment) {
+		two := intstr.FromInt32(2)
+		deployment.Spec.Strategy.InPlace.MaxUnavailable = &two
+	})
+	before := f.uids()
+	versions := []string{"v1.37.0", "v1.36.2"}
+	// New set, revision, 2 locks, 2 moves, 2 unlocks; the rest of the rollout is whole.
+	for survives := range 8 {
+		f.upgrade(versions[survives%2])
+		f.crashAfter(survives)
+		f.roll(fine, func() {
+			f.Expect(f.uids()).To(Equal(before), "after %d writes", survives)
+			f.Expect(f.available()).To(BeNumerically(">=", 1), "after %d writes", survives)
+		})
+		for _, machine := range f.machines() {
+			f.Expect(machine.Spec.Versions.Kubelet).To(Equal(versions[survives%2]))
+		}
+		for _, set := range f.list() {
+			f.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation))
+		}
+	}
+}
+
+// crashAfter runs a hub that dies after so many writes, with the sets' controller in between.
+func (f *fixture) crashAfter(writes int) {
+	f.t.Helper()
+	left := writes
+	spend := func() error {
+		if left == 0 {
+			return errCrash
+		}
+		left--
+		return nil
+	}
+	dying := interceptor.NewClient(f.direct, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := spend(); err != nil {
+				return err
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := spend(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	logic, err := New(Deps{Client: dying, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	runner := reconciler.New(dying, dying, logic)
+	for range 20 {
+		_, err := runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+		f.reconcileSets()
+		if errors.Is(err, errCrash) {
+			return
+		}
+		f.Expect(err).NotTo(HaveOccurred())
+	}
+	f.t.Fatalf("there were no %d writes to do", writes)
+}
+
+func TestRefusedMoveIsToldAndTriedAgainLater(t *testing.T) {
+	f := inPlace(t, 2, nil)
+	refused := true
+	refusing := interceptor.NewClient(f.writes.Count(f.direct), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*v1alpha1.Machine); ok && refused {
+				return errors.New("no such machine wanted here")
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	logic, err := New(Deps{Client: refusing, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(refusing, refusing, logic)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}
+	f.upgrade("v1.37.0")
+	for range 10 {
+		_, _ = f.runner.Reconcile(t.Context(), request)
+		f.reconcileSets()
+	}
+	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonMoveFailed))
+	f.Expect(failure.Message).To(ContainSubstring("no such machine wanted here"))
+	f.writes.Counts()
+	for range 5 {
+		result, err := f.runner.Reconcile(t.Context(), request)
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(result.RequeueAfter).NotTo(BeZero())
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty(), "locks and unlocks without end")
+	refused = false
+	f.roll(fine, func() {})
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 2}))
+	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Status).To(Equal(metav1.ConditionFalse))
+}
+
+func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle(func() {})
+	f.upgrade("v1.37.0")
+	f.settle(func() {})
+	sets, before := f.list(), f.uids()
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		template := &deployment.Spec.Template
+		template.Metadata.Labels["team"] = "blue"
+		template.Metadata.Annotations = map[string]string{"note": "x"}
+		template.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+		template.Spec.Roles = []string{"worker"}
+		template.Spec.UnhealthyNodeConditions = []string{"KernelDeadlock"}
+		deployment.Spec.DeletePolicy = v1alpha1.DeleteNewest
+		deployment.Spec.MinReadySeconds = 1
+	})
+	f.settle(func() {})
+	f.Expect(f.uids()).To(Equal(before))
+	after := f.list()
+	f.Expect(after).To(HaveLen(2))
+	f.Expect(after[0].Spec.Template).To(Equal(sets[0].Spec.Template), "sets of older templates keep theirs")
+	f.Expect(after[1].Spec.Template.Spec.Taints).To(HaveLen(1))
+	f.Expect(after[1].Spec.Template.Metadata.Labels).To(HaveKeyWithValue("team", "blue"))
+	for _, set := range after {
+		f.Expect(set.Spec.DeletePolicy).To(Equal(v1alpha1.DeleteNewest))
+		f.Expect(set.Spec.MinReadySeconds).To(BeEquivalentTo(1))
+	}
+	for _, machine := range f.machines() {
+		f.Expect(machine.Labels).To(HaveKeyWithValue("team", "blue"))
+		f.Expect(machine.Annotations).To(HaveKeyWithValue("note", "x"))
+		f.Expect(machine.Spec.Roles).To(Equal([]string{"worker"}))
+	}
+	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"), "no new revision")
+	f.Expect(hubtest.Machines(t, f.direct, f.cluster.Name)).To(HaveLen(2))
+}

@@ -1,0 +1,169 @@
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// seeds are the orders in which each case is played.
+const seeds = 3
+
+// TestReplay plays known failures of other machine controllers, step by step, in the order that a seed gives. The
+// golden files show what each controller does when; budgets are checked at every step.
+func TestReplay(t *testing.T) {
+	cases := map[string]func(w *world){
+		"CAPI #340, PR #3434; MCM PR #627: deleting machines count": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 4, rolling("1", "0")
+			w.filled(4)
+			w.slow = true
+		},
+		"CAPI PR #13020, MCM PR #733: a deadlock is broken": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
+			old := w.filled(3)
+			old.machines[0].ready, old.machines[0].broken = false, true
+			old.machines[1].marked = true
+		},
+		"both bounds round to 0": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, rolling("0%", "10%")
+			w.filled(3)
+		},
+		"CAPI #12551, #13649: a set's controller is behind": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, rolling("2", "1")
+			w.filled(3).generation = 1
+		},
+		"MCM #816: template change and scale-up in one update with two active sets": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 9, rolling("1", "1")
+			w.filled(3).sizedFor = new(6)
+			w.filled(3).sizedFor = new(6)
+		},
+		"MCM #802: new set at its limit while scaling": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
+			w.filled(3).sizedFor = new(6)
+			w.current = w.filled(4)
+			w.current.sizedFor = new(6)
+		},
+		"CAPI #8987: more available than replicas on an old set": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
+			w.filled(3).replicas = 2
+		},
+		"outscale #543: more machines than replicas and surge": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 2, rolling("1", "0")
+			w.filled(9).replicas = 2
+		},
+		"CAPI #3568: a paused rollout scales and heals": func(w *world) {
+			w.in.Replicas, w.in.Strategy, w.in.Paused = 6, rolling("1", "0"), true
+			w.filled(2).machines[0].deleting = true
+			w.current = w.filled(2)
+		},
+		"CAPI #8392: rollback of an update in place": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 4, inPlace("1")
+			first := w.filled(2)
+			failed := w.filled(2)
+			failed.machines[0].update = v1alpha1.ReasonUpdateFailed
+			w.current = first
+		},
+		"MCM #718: frozen means that nothing is deleted either": func(w *world) {
+			w.in.Replicas, w.in.Strategy, w.in.Frozen = 2, rolling("1", "0"), true
+			w.filled(4)
+		},
+		"MCM #1084: what is terminating is not taken twice": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 2, rolling("1", "0")
+			w.current = w.filled(4)
+			w.current.machines[0].deleting = true
+		},
+		"in place with providers that cannot": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, inPlace("1")
+			w.filled(3)
+			w.update = func(m *simulatedMachine) string {
+				if m.name == "r1-2" {
+					return v1alpha1.ReasonInPlaceUnsupported
+				}
+				return ""
+			}
+		},
+		"in place, interrupted": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 4, inPlace("2")
+			w.filled(4)
+			w.crashes = 4
+		},
+		"switched from rolling to in place": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, inPlace("1")
+			w.filled(3)
+			w.current = w.filled(1)
+		},
+	}
+	for name, prepare := range cases {
+		t.Run(name, func(t *testing.T) {
+			var all strings.Builder
+			for seed := range uint64(seeds) {
+				fmt.Fprintf(&all, "seed %d\n%s\n", seed, play(t, prepare, seed))
+			}
+			compare(t, filepath.Join("testdata", fileName(name)), all.String())
+		})
+	}
+}
+
+func play(t *testing.T, prepare func(*world), seed uint64) string {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, seed))
+	w := &world{
+		choose: func(n int, _ string) int { return random.IntN(n) }, fatal: t.Fatalf,
+		update: func(*simulatedMachine) string { return "" },
+	}
+	prepare(w)
+	w.note("begin: %d replicas", w.in.Replicas)
+	most, least := w.bounds()
+	w.run(func() { w.check(most, least) })
+	w.note("end")
+	if !w.in.Frozen {
+		w.rested()
+	}
+	if !w.in.Frozen && !w.in.Paused {
+		w.rolled()
+	}
+	return strings.Join(w.log, "\n") + "\n"
+}
+
+func fileName(name string) string {
+	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(name), "-"), "-") + ".golden"
+}
+
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; look at the difference, then write it anew with go test -update\n%s", file, firstDifference(string(want), got))
+	}
+}
+
+func firstDifference(want, got string) string {
+	before, after := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(before), len(after)) {
+		if before[i] != after[i] {
+			return fmt.Sprintf("line %d\nwant: %s\ngot:  %s", i+1, before[i], after[i])
+		}
+	}
+	return fmt.Sprintf("want %d lines, got %d", len(before), len(after))
+}

@@ -1,0 +1,224 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// pool is a set during one decision: Replicas is what was decided so far, before what it was.
+type pool struct {
+	Set
+	before int
+	// active counts the Machines that are not being deleted, available those which are available, coming those
+	// that are missing, or about to be, and may be made at any moment.
+	active, available, coming int
+	// losses has, for each number of Machines that a scale-down takes, how many available ones may be among them.
+	losses []int
+}
+
+func newPool(set Set) *pool {
+	p := &pool{Set: set, before: set.Replicas}
+	var active []Machine
+	for _, machine := range set.Machines {
+		if machine.Deleting {
+			continue
+		}
+		active = append(active, machine)
+		p.active++
+		if machine.Available {
+			p.available++
+		}
+	}
+	p.coming = max(set.Replicas-p.active, 0)
+	for range p.coming {
+		active = append(active, Machine{Priority: set.Priority})
+	}
+	slices.SortFunc(active, firstToGo)
+	p.losses = make([]int, 1, len(active)+1)
+	lost := 0
+	for _, machine := range active {
+		if machine.Available {
+			lost++
+		}
+		p.losses = append(p.losses, lost)
+	}
+	return p
+}
+
+// firstToGo is the worst order in which a set's scale-down may take its Machines. A mark on one that is not
+// available is not counted on, because a mark that has grown old no longer puts a Machine first.
+func firstToGo(a, b Machine) int {
+	return cmp.Or(
+		compareBool(a.Marked && a.Available, b.Marked && b.Available),
+		cmp.Compare(a.Priority, b.Priority),
+		compareBool(!a.Available, !b.Available),
+	)
+}
+
+// compareBool orders the true one first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// keeps is how many available Machines are surely left when the set has been scaled to replicas. Scaling it up saves
+// none that its controller may be deleting right now; those it may have chosen when others were available.
+func (p *pool) keeps(replicas int) int {
+	chosen := min(max(p.active-p.before, 0), p.available)
+	return p.available - max(chosen, p.losses[max(p.active+p.coming-min(replicas, p.before), 0)])
+}
+
+// kept is the same for what was decided so far.
+func (p *pool) kept() int { return p.keeps(p.Replicas) }
+
+// occupies is how many Machines the set has or may make at any moment. Places that are taken off it in this
+// decision count still: its controller may be filling them right now.
+func (p *pool) occupies() int { return max(p.Replicas, p.before, len(p.Machines)) }
+
+// full tells whether the set has as many Machines as it is to have, apart from those that go: its controller then
+// neither makes nor deletes any.
+func (p *pool) full() bool { return p.active == p.Replicas }
+
+// resting tells whether the set has all its Machines, and nothing of them is about to change by itself.
+func (p *pool) resting() bool {
+	return p.occupies() == p.active && p.active == p.Replicas && !slices.ContainsFunc(p.Machines, func(m Machine) bool {
+		waits := m.Ready && !m.Available && m.Update == ""
+		return waits || m.Update == v1alpha1.ReasonAwaitingUpdate
+	})
+}
+
+// work is the state of one decision.
+type work struct {
+	replicas     int
+	limit        int // Most Machines at any moment.
+	minAvailable int
+	unavailable  int     // Most unavailable ones.
+	old          []*pool // Oldest first.
+	current      *pool   // The new set; nil if it is not made yet.
+	wantedNew    int     // The replicas of a new set that is not made yet.
+}
+
+func newWork(in Input) *work {
+	surge, unavailable := Bounds(in.Strategy, in.Replicas)
+	w := &work{
+		replicas: in.Replicas, limit: in.Replicas + surge, minAvailable: in.Replicas - unavailable, unavailable: unavailable,
+	}
+	for _, set := range in.Old {
+		w.old = append(w.old, newPool(set))
+	}
+	slices.SortFunc(w.old, func(a, b *pool) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	if in.New != nil {
+		w.current = newPool(*in.New)
+	}
+	return w
+}
+
+// all returns the sets that there are, the new one last.
+func (w *work) all() []*pool {
+	if w.current == nil {
+		return w.old
+	}
+	return append(slices.Clone(w.old), w.current)
+}
+
+// wanted is the sum of all replicas decided so far.
+func (w *work) wanted() int {
+	sum := w.wantedNew
+	for _, set := range w.all() {
+		sum += set.Replicas
+	}
+	return sum
+}
+
+// occupied adds the Machines that are still there.
+func (w *work) occupied() int {
+	sum := w.wantedNew
+	for _, set := range w.all() {
+		sum += set.occupies()
+	}
+	return sum
+}
+
+// kept is how many available Machines are surely left after what was decided so far.
+func (w *work) kept() int {
+	sum := 0
+	for _, set := range w.all() {
+		sum += set.kept()
+	}
+	return sum
+}
+
+// newReplicas is what was decided for the new set so far, whether it is made or not.
+func (w *work) newReplicas() int {
+	if w.current == nil {
+		return w.wantedNew
+	}
+	return w.current.Replicas
+}
+
+func (w *work) setNewReplicas(replicas int) {
+	if w.current == nil {
+		w.wantedNew = replicas
+	} else {
+		w.current.Replicas = replicas
+	}
+}
+
+// growNew lets the new set grow to replicas as far as there is room.
+func (w *work) growNew() {
+	wanted := min(w.newReplicas(), w.replicas)
+	w.setNewReplicas(wanted)
+	w.setNewReplicas(min(wanted+max(w.limit-w.occupied(), 0), w.replicas))
+}
+
+// reduce takes up to count replicas off sets, in their order: first those that cost no available Machine, then
+// others while the budget is kept. It returns how many it took.
+func (w *work) reduce(sets []*pool, count, minAvailable int) (taken int) {
+	for _, mayCost := range []bool{false, true} {
+		for _, set := range sets {
+			for taken < count && set.Replicas > 0 {
+				cost := set.kept() - set.keeps(set.Replicas-1)
+				if cost > 0 && (!mayCost || w.kept()-cost < minAvailable) {
+					break
+				}
+				set.Replicas--
+				taken++
+			}
+		}
+	}
+	return taken
+}
+
+// grow spreads count over sets in proportion to their replicas; what does not divide goes to the last ones,
+// which are the newest.
+func grow(sets []*pool, count int) {
+	total := 0
+	for _, set := range sets {
+		total += set.Replicas
+	}
+	left := count
+	for _, set := range sets {
+		share := 0
+		if total > 0 {
+			share = count * set.Replicas / total
+		}
+		set.Replicas += share
+		left -= share
+	}
+	for _, set := range slices.Backward(sets) {
+		if left == 0 {
+			return
+		}
+		set.Replicas++
+		left--
+	}
+}

@@ -1,0 +1,164 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// startGrace is how long a hub that has just started declares no rollout late: while none ran, none could go on.
+const startGrace = time.Minute
+
+// The clock of the progress deadline is the lastTransitionTime of the condition Progressing, so that it survives
+// the hub. While a rollout runs (reason RollingOut), it is the time of the last progress, as lastUpdateTime is in
+// apps/v1; when the deployment thaws, it moves on by the time that it was frozen, which the condition Frozen tells;
+// when the rollout goes on after a pause, it starts anew. With the other reasons it is the time of the transition.
+func progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
+	condition := progress(s, before)
+	condition.Type, condition.ObservedGeneration = v1alpha1.ProgressingCondition, s.deployment.Generation
+	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
+	switch {
+	case old == nil:
+	case condition.Reason != v1alpha1.ReasonRollingOut:
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+	case s.renumbered || progressed(before, &s.deployment.Status):
+	case old.Reason == v1alpha1.ReasonProgressDeadlineExceeded:
+		return late(condition, *old.DeepCopy())
+	case old.Reason == v1alpha1.ReasonRollingOut:
+		condition.LastTransitionTime = thawed(s, before, old.LastTransitionTime, condition.LastTransitionTime)
+	}
+	return condition
+}
+
+// late keeps a rollout that was late and has made no progress since as it is.
+func late(condition, old metav1.Condition) metav1.Condition {
+	condition.Status, condition.Reason, condition.LastTransitionTime = old.Status, old.Reason, old.LastTransitionTime
+	return condition
+}
+
+// thawed is the clock that showed old, moved on by the time that was frozen.
+func thawed(s *scope, before *v1alpha1.MachineDeploymentStatus, old, now metav1.Time) metav1.Time {
+	frozen := meta.FindStatusCondition(before.Conditions, v1alpha1.FrozenCondition)
+	if s.frozen.Frozen || frozen == nil || frozen.Status != metav1.ConditionTrue {
+		return old
+	}
+	since := frozen.LastTransitionTime
+	if since.Before(&old) {
+		since = old
+	}
+	return metav1.NewTime(old.Add(now.Sub(since.Time)))
+}
+
+// judge turns condition False when the rollout is late, and returns the time until it would be.
+func (c *Controller) judge(s *scope, condition *metav1.Condition, now time.Time) time.Duration {
+	limit := s.deployment.Spec.ProgressDeadlineSeconds
+	if condition.Reason != v1alpha1.ReasonRollingOut || s.frozen.Frozen || limit == nil {
+		return 0
+	}
+	deadline := condition.LastTransitionTime.Add(time.Duration(*limit) * time.Second)
+	if grace := c.started.Add(startGrace); deadline.Before(grace) {
+		deadline = grace
+	}
+	if left := deadline.Sub(now); left > 0 {
+		return left
+	}
+	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded
+	condition.Message = fmt.Sprintf("no progress for %s: %s", time.Duration(*limit)*time.Second, condition.Message)
+	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	return 0
+}
+
+// progress says where the rollout stands, apart from the time that it takes.
+func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Condition {
+	status, want := &s.deployment.Status, int32(replicas(s.deployment))
+	condition := metav1.Condition{Status: metav1.ConditionTrue}
+	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
+	allUpdated := s.current != nil && status.UpdatedReplicas == status.Replicas
+	switch {
+	case allUpdated && status.Replicas == want && status.AvailableReplicas >= want,
+		// A Machine that is lost or added later is no rollout.
+		allUpdated && old != nil && old.Reason == v1alpha1.ReasonNewMachineSetAvailable && !s.renumbered:
+		condition.Reason = v1alpha1.ReasonNewMachineSetAvailable
+	case s.deployment.Spec.Paused:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
+		condition.Message = "spec.paused is set: no machine is replaced until it is unset"
+	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
+		condition.Reason = v1alpha1.ReasonAwaitingRequest
+		condition.Message = standing(s) + ": " + request(s.deployment)
+	default:
+		condition.Reason = v1alpha1.ReasonRollingOut
+		condition.Message = standing(s)
+	}
+	return condition
+}
+
+// standing counts, and names what an update in place cannot get past.
+func standing(s *scope) string {
+	text := fmt.Sprintf("%d of %d machines have the current template", s.updated(), replicas(s.deployment))
+	if s.current == nil {
+		return text
+	}
+	var failed []string
+	for _, machine := range s.machines[s.current.UID].facts {
+		if machine.Update == v1alpha1.ReasonUpdateFailed && !machine.Deleting {
+			failed = append(failed, machine.Name)
+		}
+	}
+	if len(failed) == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, some(failed))
+}
+
+// byRequest tells whether users choose the next Machine.
+func byRequest(deployment *v1alpha1.MachineDeployment) bool { return request(deployment) != "" }
+
+// request is what a user does to let the rollout go on; empty if it does so by itself.
+func request(deployment *v1alpha1.MachineDeployment) string {
+	strategy := deployment.Spec.Strategy
+	switch {
+	case strategy.Type == v1alpha1.OnDelete:
+		return "each of the others is replaced when somebody deletes it"
+	case strategy.Type == v1alpha1.InPlace && strategy.InPlace != nil && strategy.InPlace.Trigger == v1alpha1.InPlaceManual:
+		return fmt.Sprintf("each of the others is updated when it has the label %s=true", v1alpha1.UpdateInPlaceLabel)
+	}
+	return ""
+}
+
+// progressed tells, as apps/v1 does, whether there is more of what is wanted, or less of what is to go.
+func progressed(before, after *v1alpha1.MachineDeploymentStatus) bool {
+	return after.UpdatedReplicas > before.UpdatedReplicas ||
+		after.Replicas-after.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
+		after.ReadyReplicas > before.ReadyReplicas || after.AvailableReplicas > before.AvailableReplicas
+}
+
+// put stores condition as it is.
+func put(list *[]metav1.Condition, condition metav1.Condition) {
+	if stored := meta.FindStatusCondition(*list, condition.Type); stored != nil {
+		*stored = condition
+		return
+	}
+	*list = append(*list, condition)
+}
+
+// mostNames is how many Machines a message names.
+const mostNames = 10
+
+// some joins up to mostNames of names.
+func some(names []string) string {
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), mostNames)], ", ")
+	if more := len(names) - mostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,157 @@
+package machinedeployment
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// stuckRollout is a rollout that has just begun and whose new Machine does not come up.
+func stuckRollout(t *testing.T, deadline int32) *fixture {
+	t.Helper()
+	f := newFixture(t, 2, nil)
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.ProgressDeadlineSeconds = &deadline })
+	f.settle(func() {})
+	f.upgrade("v1.37.0")
+	for range 4 {
+		f.reconcile()
+		f.reconcileSets()
+	}
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 1}))
+	f.Expect(f.after(pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut), "the counts are written now")
+	return f
+}
+
+// after lets time pass and looks again; it returns the Progressing condition's reason.
+func (f *fixture) after(wait time.Duration) string {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(wait))
+	f.reconcile()
+	return f.condition(v1alpha1.ProgressingCondition).Reason
+}
+
+// restart is another hub.
+func (f *fixture) restart() {
+	f.t.Helper()
+	logic, err := New(Deps{Client: f.writes.Count(f.direct), Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(f.direct, f.direct, logic)
+}
+
+func TestRolloutWithoutProgressIsLate(t *testing.T) {
+	f := stuckRollout(t, 600)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)}
+	f.clock.SetTime(f.clock.Now().Add(300 * time.Second))
+	result, err := f.runner.Reconcile(t.Context(), request)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(result.RequeueAfter).To(BeNumerically("~", 300*time.Second, 30*time.Second), "wakes at the deadline")
+	f.restart()
+	f.Expect(f.after(240 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(120*time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded), "the time before the restart counts")
+	late := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(late.Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(late.Message).To(ContainSubstring("no progress for 10m0s"))
+	f.Expect(f.told()).To(ContainElement(ContainSubstring("ProgressDeadlineExceeded")))
+	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded), "it stays late")
+
+	f.settle(func() {})
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it goes on trying")
+	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 2}))
+}
+
+func TestProgressStartsTheDeadlineAnew(t *testing.T) {
+	f := stuckRollout(t, 600)
+	f.Expect(f.after(500 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	for _, machine := range f.machines() {
+		if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+			hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+		}
+	}
+	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(500 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(200 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+}
+
+func TestFrozenTimeDoesNotCountForTheDeadline(t *testing.T) {
+	f := stuckRollout(t, 600)
+	f.Expect(f.after(400 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Annotations[v1alpha1.FreezeAnnotation] = "night"
+	})
+	f.reconcile()
+	f.Expect(f.after(24 * time.Hour)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.restart()
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		delete(deployment.Annotations, v1alpha1.FreezeAnnotation)
+	})
+	f.Expect(f.after(100 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(120*time.Second)).To(Equal(v1alpha1.ReasonRollingOut), "520 s of 600 s are used up")
+	f.Expect(f.after(120*time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded), "the time before the freeze counts")
+}
+
+func TestPausedTimeDoesNotCountForTheDeadline(t *testing.T) {
+	f := stuckRollout(t, 600)
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
+	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonPaused))
+	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonPaused))
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = false })
+	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(550 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(100 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+	f.Expect(f.told()).To(ContainElements(ContainSubstring("RolloutPaused"), ContainSubstring("RolloutResumed")))
+}
+
+func TestNewTemplateStartsTheDeadlineAnew(t *testing.T) {
+	f := stuckRollout(t, 600)
+	f.Expect(f.after(700 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+	f.upgrade("v1.38.0")
+	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+}
+
+func TestHubThatHasJustStartedDeclaresNothingLate(t *testing.T) {
+	f := stuckRollout(t, 600)
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	f.restart()
+	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(startGrace)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+}
+
+func TestLostMachineIsNoRollout(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle(func() {})
+	machine := f.machines()[0]
+	hubtest.MarkReady(t, f.direct, &machine, false, f.clock.Now())
+	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(f.condition(v1alpha1.AvailableCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(4)) })
+	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
+
+func TestRemediationOfASetIsTheDeploymentsToo(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition)).To(BeNil(), "no set has said anything")
+	set := f.list()[0]
+	say := func(status metav1.ConditionStatus, reason string) {
+		hubtest.SetCondition(t, f.direct, &set, &set.Status.Conditions, v1alpha1.RemediationAllowedCondition, status, reason)
+		f.after(time.Minute)
+	}
+	say(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
+	stopped := f.condition(v1alpha1.RemediationAllowedCondition)
+	f.Expect(stopped.Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(stopped.Reason).To(Equal(v1alpha1.ReasonTooManyUnhealthy))
+	f.Expect(stopped.Message).To(ContainSubstring(set.Name))
+	say(metav1.ConditionTrue, v1alpha1.ReasonWithinMaxUnhealthy)
+	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
+}

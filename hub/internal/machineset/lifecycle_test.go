@@ -1,0 +1,465 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+func (f *fixture) pass(d time.Duration) {
+	f.clock.SetTime(f.clock.Now().Add(d))
+}
+
+// connect lets the set's cluster have an agent.
+func (f *fixture) connect() {
+	f.t.Helper()
+	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
+}
+
+// ready lets all Machines be ready that are not failed.
+func (f *fixture) ready() {
+	f.t.Helper()
+	machines := f.machines()
+	for i := range machines {
+		if machines[i].DeletionTimestamp == nil && machines[i].Status.Phase != v1alpha1.MachineFailed {
+			hubtest.MarkReady(f.t, f.direct, &machines[i], true, f.clock.Now())
+		}
+	}
+}
+
+// fail does what an agent does with a Machine that ran into a timeout, or another terminal error.
+func (f *fixture) fail(name, reason string) {
+	f.t.Helper()
+	f.status(name, func(status *v1alpha1.MachineStatus) {
+		status.Phase, status.ErrorReason = v1alpha1.MachineFailed, reason
+		status.ErrorMessage, status.FailureMessage = "said by the test", "said by the test"
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: reason})
+	})
+}
+
+func (f *fixture) status(name string, change func(*v1alpha1.MachineStatus)) {
+	f.t.Helper()
+	machine := f.machine(name)
+	before := machine.DeepCopy()
+	change(&machine.Status)
+	f.Expect(f.direct.Status().Patch(f.t.Context(), machine, client.MergeFrom(before))).To(Succeed())
+}
+
+func (f *fixture) machine(name string) *v1alpha1.Machine {
+	f.t.Helper()
+	machine := &v1alpha1.Machine{}
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.set.Namespace, Name: name}, machine)).To(Succeed())
+	return machine
+}
+
+func (f *fixture) annotate(name, key, value string) {
+	f.t.Helper()
+	machine := f.machine(name)
+	before := machine.DeepCopy()
+	if machine.Annotations == nil {
+		machine.Annotations = map[string]string{}
+	}
+	machine.Annotations[key] = value
+	f.Expect(f.direct.Patch(f.t.Context(), machine, client.MergeFrom(before))).To(Succeed())
+}
+
+func (f *fixture) bound(maxUnhealthy, maxInFlight string) {
+	f.t.Helper()
+	f.update(func(set *v1alpha1.MachineSet) {
+		unhealthy, inFlight := intstr.Parse(maxUnhealthy), intstr.Parse(maxInFlight)
+		set.Spec.Remediation = v1alpha1.Remediation{MaxUnhealthy: &unhealthy, MaxInFlight: &inFlight}
+	})
+}
+
+func TestASetInTransferIsLeftAlone(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.own(nil, nil)
+	f.connect()
+	names := active(f.machines())
+	f.fail(names[0], v1alpha1.ErrorHealthTimeout)
+	orphan := f.machine(names[1])
+	orphan.OwnerReferences = nil
+	f.Expect(f.direct.Update(t.Context(), orphan)).To(Succeed())
+	f.told()
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.TransferAnnotation: "pool"}
+		set.Spec.Template.Metadata.Labels["new"] = "label"
+	})
+	for _, replicas := range []int32{9, 0} {
+		f.scale(replicas)
+		f.writes.Counts()
+		f.reconcile()
+		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}), "status goes on, and nothing else")
+		f.Expect(f.refresh().Status.ObservedGeneration).To(Equal(f.set.Generation))
+	}
+	f.Expect(f.told()).To(BeEmpty())
+
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.Expect(active(f.machines())).To(BeEmpty(), "the transfer is over and no machine is wanted")
+}
+
+func TestAStaleTransferIsIgnoredAndTold(t *testing.T) {
+	tests := map[string]func(*fixture){
+		"the set has no deployment": func(*fixture) {},
+		"its deployment is gone": func(f *fixture) {
+			f.own(nil, nil)
+			f.Expect(f.direct.Delete(f.t.Context(), f.deployment(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+			f.Eventually(func() error {
+				return f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment()), f.deployment())
+			}).
+				WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "not found"))
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			prepare(f)
+			f.update(func(set *v1alpha1.MachineSet) {
+				set.Annotations = map[string]string{v1alpha1.TransferAnnotation: "pool"}
+			})
+			f.reconcile()
+			f.Expect(f.machines()).To(HaveLen(2))
+			f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning StaleTransfer"), ContainSubstring("Created 2 machines")))
+			f.reconcile()
+			f.Expect(f.told()).To(BeEmpty(), "told when there is something to do, not each time")
+		})
+	}
+}
+
+func (f *fixture) deployment() *v1alpha1.MachineDeployment {
+	return &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"}}
+}
+
+func TestFailedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
+	f := newFixture(t, 5, nil)
+	f.connect()
+	f.reconcile()
+	f.ready()
+	names := active(f.machines())
+	f.fail(names[0], v1alpha1.ErrorHealthTimeout)
+	f.fail(names[1], v1alpha1.ErrorCreationTimeout)
+	f.told()
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(4), "maxInFlight is 1 by default")
+	going := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(active(f.machines()), name) })[0]
+	f.Expect(f.machine(going).Annotations).To(HaveKey(v1alpha1.RemediationAnnotation))
+	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Normal MachinesReplaced Replacing 1 machine that failed: "+going), ContainSubstring("Timeout"))))
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(4), "one is being replaced, and nothing is made before it is gone")
+
+	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(5))
+	replacement := slices.DeleteFunc(f.machines(), func(m v1alpha1.Machine) bool { return slices.Contains(names, m.Name) })[0]
+	f.Expect(replacement.Annotations).To(HaveKeyWithValue(v1alpha1.ReplacesAnnotation, going))
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(5), "its replacement is not up yet")
+	f.ready()
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(4), "now it is the other one's turn")
+	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	f.reconcile()
+	f.ready()
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(5))
+	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Reason).To(Equal(v1alpha1.ReasonWithinMaxUnhealthy))
+}
+
+func TestTooManyUnhealthyMachinesStopRemediation(t *testing.T) {
+	f := newFixture(t, 5, nil)
+	f.connect()
+	f.bound("40%", "5")
+	f.reconcile()
+	f.ready()
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
+	names := active(f.machines())
+	for _, name := range names[:2] {
+		f.fail(name, v1alpha1.ErrorHealthTimeout)
+	}
+	f.status(names[2], func(status *v1alpha1.MachineStatus) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnhealthyNodeCondition})
+	})
+	f.told()
+	for range 2 {
+		f.reconcile()
+	}
+	f.Expect(active(f.machines())).To(HaveLen(5))
+	allowed := f.condition(v1alpha1.RemediationAllowedCondition)
+	f.Expect(allowed.Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(allowed.Reason).To(Equal(v1alpha1.ReasonTooManyUnhealthy))
+	f.Expect(allowed.Message).To(ContainSubstring("3 of 5 machines unhealthy, spec.remediation.maxUnhealthy allows 2"))
+	for _, name := range names[:3] {
+		f.Expect(allowed.Message).To(ContainSubstring(name))
+	}
+	f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning TooManyUnhealthy 3 of 5")), "told once")
+
+	f.status(names[2], func(status *v1alpha1.MachineStatus) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthy})
+	})
+	f.reconcile()
+	f.Expect(active(f.machines())).To(HaveLen(3))
+}
+
+// Whatever is not known to be bad, and whatever somebody else has to mend, is left alone.
+func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
+	unknown := func(f *fixture, name string) {
+		f.status(name, func(status *v1alpha1.MachineStatus) {
+			status.Phase = v1alpha1.MachineUnknown
+			meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown})
+		})
+	}
+	tests := map[string]func(f *fixture, name string){
+		"unknown":             unknown,
+		"invalid":             func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorInvalidConfiguration) },
+		"the agent is silent": func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorHealthTimeout); f.silence() },
+		"the agent is not known to be connected": func(f *fixture, name string) {
+			f.fail(name, v1alpha1.ErrorHealthTimeout)
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
+		},
+		"frozen": func(f *fixture, name string) {
+			f.fail(name, v1alpha1.ErrorHealthTimeout)
+			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+		},
+	}
+	for name, befall := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			f.connect()
+			f.reconcile()
+			f.ready()
+			f.reconcile()
+			befall(f, active(f.machines())[0])
+			f.writes.Counts()
+			for range 3 {
+				f.reconcile()
+				f.pass(time.Hour)
+			}
+			f.Expect(active(f.machines())).To(HaveLen(3))
+			f.Expect(f.writes.Counts()).NotTo(Or(HaveKey("delete Machine"), HaveKey("patch Machine"), HaveKey("create Machine")))
+		})
+	}
+}
+
+func (f *fixture) silence() {
+	f.t.Helper()
+	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+}
+
+func TestWhileFrozenNothingNewIsSaidAboutHealth(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.connect()
+	f.reconcile()
+	f.ready()
+	f.reconcile()
+	f.bound("0", "1")
+	f.silence()
+	f.fail(active(f.machines())[0], v1alpha1.ErrorHealthTimeout)
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
+}
+
+func TestTemplateChangesThatNeedNoReplacementReachTheMachines(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Spec.Template.Metadata.Labels["tier"] = "a" })
+	f.reconcile()
+	names := active(f.machines())
+	f.annotate(names[0], "user", "u")
+	f.told()
+	change := func(set *v1alpha1.MachineSet) {
+		delete(set.Spec.Template.Metadata.Labels, "tier")
+		set.Spec.Template.Metadata.Annotations = map[string]string{"note": "n"}
+		set.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+		set.Spec.Template.Spec.NodeMetadata.Labels = map[string]string{"zone": "1"}
+		set.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	}
+	f.update(change)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+	f.writes.Counts()
+	f.reconcile()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"), "frozen")
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("patch Machine", 3), "one write per machine and change")
+	for _, machine := range f.machines() {
+		f.Expect(machine.Labels).NotTo(HaveKey("tier"))
+		f.Expect(machine.Annotations).To(HaveKeyWithValue("note", "n"))
+		f.Expect(machine.Spec.Taints).To(HaveLen(1))
+		f.Expect(machine.Spec.NodeMetadata.Labels).To(Equal(map[string]string{"zone": "1"}))
+		f.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.36.2"), "a change of version is not for machines that are there")
+	}
+	f.Expect(f.machine(names[0]).Annotations).To(HaveKeyWithValue("user", "u"))
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Brought 3 machines up to date with the template")))
+	f.writes.Counts()
+	f.reconcile()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"))
+}
+
+func TestScaleDownTakesTheMachineThatTheAutoscalerMarkedLast(t *testing.T) {
+	f := newFixture(t, 4, nil)
+	f.reconcile()
+	f.ready()
+	names := active(f.machines())
+	now := f.clock.Now()
+	f.annotate(names[3], v1alpha1.DeleteMachineAnnotation, now.Add(-time.Minute).String()) // Its scale-down failed.
+	f.annotate(names[2], v1alpha1.DeleteMachineAnnotation, now.String())
+	f.annotate(names[1], v1alpha1.DeletionPriorityAnnotation, "1")
+	f.reconcile()
+	f.scale(3)
+	f.reconcile()
+	f.Expect(active(f.machines())).To(Equal([]string{names[0], names[1], names[3]}))
+}
+
+func TestAStaleMarkIsTakenOffAndKillsNoMachineLater(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.ready()
+	f.reconcile()
+	names := active(f.machines())
+	f.annotate(names[1], v1alpha1.DeleteMachineAnnotation, f.clock.Now().String())
+	f.annotate(names[0], v1alpha1.DeletionPriorityAnnotation, "2")
+	f.pass(time.Hour)
+	f.told()
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(plan.MarkLifetime), "it counts from when the hub could act on it")
+	f.pass(plan.MarkLifetime - time.Second)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+	f.reconcile()
+	f.pass(time.Hour)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.Expect(f.machine(names[1]).Annotations).To(HaveKey(v1alpha1.DeleteMachineAnnotation), "nobody could act on it while frozen")
+	f.pass(plan.MarkLifetime)
+	f.reconcile()
+	f.Expect(f.machine(names[1]).Annotations).NotTo(HaveKey(v1alpha1.DeleteMachineAnnotation))
+	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Warning StaleMark"), ContainSubstring(names[1]))))
+	f.scale(1)
+	f.reconcile()
+	f.Expect(active(f.machines())).To(Equal(names[1:]), "the lower priority goes, and not the old mark")
+}
+
+// 3,325 machines came of it elsewhere.
+func TestMachinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *testing.T) {
+	created := 0
+	webhook := &interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		created++
+		object.SetLabels(map[string]string{"app": "changed-by-a-webhook"})
+		return c.Create(ctx, object, options...)
+	}}
+	f := newFixture(t, 100, webhook)
+	for range 60 {
+		_, _ = f.tryReconcile()
+		hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+		f.pass(time.Second)
+	}
+	f.Expect(created).To(Equal(6), "one at a time, after 1s, 2s, 4s, 8s and 16s")
+	f.Expect(f.machines()).To(BeEmpty(), "each is deleted again")
+	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Message).To(ContainSubstring("look for an admission webhook that changes labels"))
+}
+
+func TestASetWhoseMachinesAreTakenFromItStopsAtItsCeiling(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	for range 40 {
+		f.reconcile()
+		machines := f.machines()
+		for i := range machines { // Something changes their labels as soon as they are there.
+			if machines[i].Labels["app"] == "x" {
+				machines[i].Labels["app"] = "y"
+				f.Expect(f.direct.Update(t.Context(), &machines[i])).To(Succeed())
+			}
+		}
+		f.pass(time.Second)
+	}
+	f.Expect(f.machines()).To(HaveLen(creationsPerReplica*2 + creationsExtra))
+	failure := f.condition(v1alpha1.ReplicaFailureCondition)
+	f.Expect(failure.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(failure.Reason).To(Equal(v1alpha1.ReasonTooManyCreations))
+	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning TooManyCreations")))
+	f.Expect(f.reconcile().RequeueAfter).To(BeNumerically(">", 0))
+	f.pass(creationWindow)
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(creationsPerReplica*2 + creationsExtra + 2))
+}
+
+func TestARefusedCreationIsNotTriedAgainForEveryEvent(t *testing.T) {
+	attempts := 0
+	quota := &interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		attempts++
+		return errors.New("exceeded quota")
+	}}
+	f := newFixture(t, 3, quota)
+	_, err := f.tryReconcile()
+	f.Expect(err).To(HaveOccurred())
+	for range 10 {
+		result, err := f.tryReconcile()
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(result.RequeueAfter).To(Equal(firstPause))
+	}
+	f.Expect(attempts).To(Equal(1))
+	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Message).To(ContainSubstring("exceeded quota"), "the reason stays while it waits")
+	f.pass(firstPause)
+	_, err = f.tryReconcile()
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(attempts).To(Equal(2))
+}
+
+// reads counts what goes past the cache.
+type reads struct {
+	client.Reader
+	count *atomic.Int64
+}
+
+func (r reads) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.count.Add(1)
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+func (r reads) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	r.count.Add(1)
+	return r.Reader.List(ctx, list, options...)
+}
+
+func TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead(t *testing.T) {
+	const machines = 1000
+	f := newFixture(t, machines, nil)
+	var live atomic.Int64
+	logic, err := New(Deps{
+		Client: f.writes.Count(f.direct), Live: reads{f.direct, &live}, Recorder: f.events, Agents: f.agents, Clock: f.clock,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(f.direct, f.writes.Count(f.direct), logic)
+	started := time.Now()
+	for i := 0; i < 20 && len(f.machines()) < machines; i++ {
+		f.reconcile()
+	}
+	t.Logf("%d machines were made in %s, %d at most per reconcile", machines, time.Since(started).Round(time.Millisecond), creationsAtOnce)
+	f.Expect(f.machines()).To(HaveLen(machines))
+	f.pass(time.Minute)
+	f.reconcile()
+	f.writes.Counts()
+	live.Store(0)
+	for range 5 {
+		f.pass(time.Minute)
+		f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(live.Load()).To(BeZero(), "live reads at rest")
+}

@@ -1,0 +1,91 @@
+package machineset
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+)
+
+// memoryTTL is how long a set is remembered that nobody asks about. It is longer than all that is remembered.
+const memoryTTL = time.Hour
+
+// memory holds what the controller knows of each set from one reconciliation to the next and cannot read from the
+// API server. All of it may be lost at any time: a hub that starts anew is the more careful. The zero value is
+// ready for use.
+type memory struct {
+	mu   sync.Mutex
+	sets map[types.UID]*recollection
+}
+
+// recollection is what is remembered of one set. Only one reconciliation of a set runs at a time.
+type recollection struct {
+	used         time.Time
+	marks        marks
+	brake        brake
+	replacements plan.Replacements
+}
+
+// of returns what is remembered of set, and forgets the sets that nobody has asked about for long.
+func (m *memory) of(set types.UID, now time.Time) *recollection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sets == nil {
+		m.sets = map[types.UID]*recollection{}
+	}
+	found := m.sets[set]
+	if found == nil {
+		for uid, other := range m.sets {
+			if now.Sub(other.used) > memoryTTL {
+				delete(m.sets, uid)
+			}
+		}
+		found = &recollection{}
+		m.sets[set] = found
+	}
+	found.used = now
+	return found
+}
+
+// marks remembers since when each mark for deletion could have been acted on.
+type marks struct {
+	seen map[types.UID]mark
+}
+
+type mark struct {
+	value string
+	since time.Time
+}
+
+// see notes machine's mark, unless it is known.
+func (m *marks) see(machine types.UID, value string, now time.Time) time.Time {
+	if known, found := m.seen[machine]; found && known.value == value {
+		return known.since
+	}
+	if m.seen == nil {
+		m.seen = map[types.UID]mark{}
+	}
+	m.seen[machine] = mark{value: value, since: now}
+	return now
+}
+
+// restart lets all marks count from the next look on: while a set is held, nobody can act on them.
+func (m *marks) restart() { clear(m.seen) }
+
+// keep forgets the marks of all but machines.
+func (m *marks) keep(machines []plan.Machine) {
+	if len(m.seen) == 0 {
+		return
+	}
+	marked := map[types.UID]bool{}
+	for _, machine := range machines {
+		marked[machine.UID] = machine.Marked
+	}
+	for uid := range m.seen {
+		if !marked[uid] {
+			delete(m.seen, uid)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+)
+
+// update brings Machines up to date with the template, with one write each.
+func (c *Controller) update(ctx context.Context, s *scope, outdated []plan.Machine) error {
+	outdated = outdated[:min(len(outdated), creationsAtOnce)]
+	updated, err := inParallel(len(outdated), func(i int) error {
+		machine, found := s.outdated[outdated[i].UID]
+		if !found {
+			return nil // The cache has it as a stranger; its event is on the way.
+		}
+		before := machine.DeepCopy()
+		s.template.Give(machine)
+		// A list is replaced whole, and the Machine may have been moved to another set since it was read.
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(c.Client.Patch(ctx, machine, patch))
+	})
+	if updated > 0 {
+		emit(c.Recorder, s.set, updatedEvent(updated))
+	}
+	if err != nil {
+		return fmt.Errorf("bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)
+	}
+	return nil
+}
+
+// unmark takes marks for deletion off that no scale-down has followed.
+func (c *Controller) unmark(ctx context.Context, set *v1alpha1.MachineSet, stale []plan.Machine) error {
+	unmarked, err := c.change(ctx, set, stale, func(machine *v1alpha1.Machine) bool {
+		_, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]
+		delete(machine.Annotations, v1alpha1.DeleteMachineAnnotation)
+		return marked
+	})
+	if unmarked > 0 {
+		emit(c.Recorder, set, unmarkedEvent(stale))
+	}
+	if err != nil {
+		return fmt.Errorf("taking stale marks for deletion off: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package localfleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+const hubPoll = 50 * time.Millisecond
+
+// Join lets member's cluster join as "kubectl hollow cluster join --accept=now" does, also again. It leaves the
+// kubeconfig that the agent starts with.
+func (f *Fleet) Join(ctx context.Context, member *Member) error {
+	server, err := joining.ServerOf(f.HubConfig)
+	if err != nil {
+		return err
+	}
+	request := joining.Request{
+		Cluster: member.Name, Accept: joining.AcceptNow, Credential: f.options.Credential,
+		TokenTTL: joining.DefaultTokenTTL, Again: true,
+	}
+	request.Deliver = func(result *joining.Result) error {
+		kubeconfig, err := server.Kubeconfig(member.Name, result.Token)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(f.agentDir(member), 0o700); err != nil {
+			return fmt.Errorf("making the directory of agent %s: %w", member.Name, err)
+		}
+		if err := os.WriteFile(f.bootstrapKubeconfig(member), kubeconfig, 0o600); err != nil {
+			return fmt.Errorf("writing the bootstrap kubeconfig of agent %s: %w", member.Name, err)
+		}
+		return nil
+	}
+	result, err := request.Do(ctx, f.HubClient, time.Now())
+	if err != nil {
+		return err
+	}
+	return f.awaitHub(ctx, result.Cluster)
+}
+
+// awaitHub waits until the hub has looked at a Cluster, and with that has given its join token its rights: an agent
+// that finds none waits for a while before it tries again.
+func (f *Fleet) awaitHub(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	return f.HubProcess.Wait(ctx, hubPoll, func(ctx context.Context) (bool, error) {
+		err := f.HubClient.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+		return err == nil && cluster.Status.ObservedGeneration >= cluster.Generation, err
+	})
+}
+
+// agentDir has what an agent joins with, and the credential that it gets.
+func (f *Fleet) agentDir(member *Member) string {
+	return filepath.Join(f.options.Dir, "agents", member.Name)
+}
+
+func (f *Fleet) bootstrapKubeconfig(member *Member) string {
+	return filepath.Join(f.agentDir(member), "bootstrap.kubeconfig")
+}
+
+// CredentialDir is where the agent of member keeps the key and certificate, or the token, that it uses on the hub.
+func (f *Fleet) CredentialDir(member *Member) string {
+	return filepath.Join(f.agentDir(member), "credential")
+}
+
+// StartAgent starts the agent of member, also again after it has ended. It has the rights of config/rbac in its
+// cluster, and on the hub those that it gets by joining.
+func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
+	targetKubeconfig, err := member.Cluster.Kubeconfig(ctx, "hollowfleet-agent", "hollowfleet:agents")
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"--cluster-name", member.Name,
+		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
+		"--target-kubeconfig", targetKubeconfig,
+		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}, f.options.AgentArgs...)
+	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
+		return err
+	}
+	f.progress("%s: agent started", member.Name)
+	return nil
+}
