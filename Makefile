@@ -43,7 +43,7 @@ go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
 	go build -v -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ $(2)
 
 # Named one by one: a pattern that matches nothing would be no error.
-HUB_PACKAGES := ./hub/cmd/hub
+HUB_PACKAGES := ./hub/cmd/hub ./hub/cmd/kubectl-hollow
 AGENT_PACKAGES := ./agent/cmd/agent
 DEMO_PACKAGE := ./test/demo
 SIMULATOR_PACKAGES := ./cmd/simcluster ./cmd/hollow-node
@@ -79,12 +79,12 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each.
 ##@ Build it
 
 .PHONY: build
-build: $(HEARTBEAT) ## Build bin/hub, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
+build: $(HEARTBEAT) ## Build bin/hub, bin/kubectl-hollow, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
 	$(call go-build,hub$(comma) agent and demo,$(HUB_PACKAGES) $(AGENT_PACKAGES) $(DEMO_PACKAGE))
 	@$(MAKE) build-simulator
 
 .PHONY: build-hub
-build-hub: $(HEARTBEAT) ## Build bin/hub alone.
+build-hub: $(HEARTBEAT) ## Build bin/hub and bin/kubectl-hollow alone.
 	$(call go-build,hub,$(HUB_PACKAGES))
 
 .PHONY: build-agent

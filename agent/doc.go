@@ -2,8 +2,10 @@
 // real. Run does all of it; cmd/agent only parses its options.
 //
 // On the hub an agent reads its own Cluster, and Machines and MachineClasses of its own namespace; it writes
-// spec.providerID, finalizer and status of Machines, its Lease, its part of the Cluster's status, and events.
+// spec.providerID, finalizer and status of Machines, its Lease, its part of the Cluster's status, and events. With
+// a token of its ServiceAccount as its credential it asks for the next one.
 //
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,resourceNames=hollowfleet-agent,verbs=create
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines/status,verbs=get;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses,verbs=get;list;watch

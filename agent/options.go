@@ -3,10 +3,12 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -14,27 +16,43 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultNamespace       = "hollowfleet"
-	DefaultHollowNodeImage = "hollowfleet/hollow-node"
-	DefaultFreezeAfter     = 30 * time.Second
-	DefaultThawSuccesses   = 3
-	DefaultHealthAddress   = ":8081"
-	DefaultMetricsAddress  = ":8080"
+	DefaultNamespace           = "hollowfleet"
+	DefaultHollowNodeImage     = "hollowfleet/hollow-node"
+	DefaultFreezeAfter         = 30 * time.Second
+	DefaultThawSuccesses       = 3
+	DefaultHealthAddress       = ":8081"
+	DefaultMetricsAddress      = ":8080"
+	DefaultCertificateLifetime = 7 * 24 * time.Hour
 
 	// probesPerFreeze is how many probes of a healthy API server fall into the time after which it freezes.
 	probesPerFreeze = 6
 	longestTimeout  = 5 * time.Second
 	// fastProbe is the interval between probes of an API server that is not proven healthy.
 	fastProbe = time.Second
+	// shortestLifetime is the shortest that the certificates API and the token API grant; longestLifetime is the
+	// longest that the hub approves.
+	shortestLifetime = 10 * time.Minute
+	longestLifetime  = 365 * 24 * time.Hour
 )
 
 // Options of an agent.
 type Options struct {
 	// ClusterName is the agent's Cluster on the hub. Required.
 	ClusterName string
-	// HubKubeconfig, TargetKubeconfig and HostKubeconfig are paths. An empty one means the cluster that the
-	// agent runs in; HostKubeconfig defaults to TargetKubeconfig. HubKubeconfig is required.
-	HubKubeconfig, TargetKubeconfig, HostKubeconfig string
+	// HubKubeconfig is the path of a ready kubeconfig for the hub. Either this or BootstrapKubeconfig is required.
+	HubKubeconfig string
+	// BootstrapKubeconfig is the path of a kubeconfig with the hub's address, its certificate authority and a join
+	// token. The credential that the agent gets with it is kept in CredentialDir or in the Secret
+	// CredentialSecret ("namespace/name") of the target; exactly one of them is required then.
+	//
+	// With HubKubeconfig, CredentialDir only keeps the agent's identity, so that a new process goes on with the
+	// Lease of one that was killed.
+	BootstrapKubeconfig, CredentialDir, CredentialSecret string
+	// CertificateLifetime is asked for, for tokens too. Default 168h.
+	CertificateLifetime time.Duration
+	// TargetKubeconfig and HostKubeconfig are paths. An empty one means the cluster that the agent runs in;
+	// HostKubeconfig defaults to TargetKubeconfig.
+	TargetKubeconfig, HostKubeconfig string
 	// TargetNamespace has the ServiceAccount hollow-node-bootstrap in the target cluster; HostNamespace has
 	// the pods in the host cluster. Default "hollowfleet".
 	TargetNamespace, HostNamespace string
@@ -60,9 +78,6 @@ func (o Options) withDefaults() (Options, error) {
 	if message := validation.IsDNS1123Label(o.ClusterName); len(message) > 0 {
 		problems = append(problems, fmt.Errorf("--cluster-name: %q: %s", o.ClusterName, message[0]))
 	}
-	if o.HubKubeconfig == "" {
-		problems = append(problems, errors.New("--hub-kubeconfig: required"))
-	}
 	if o.HostKubeconfig == "" {
 		o.HostKubeconfig = o.TargetKubeconfig
 	}
@@ -81,10 +96,47 @@ func (o Options) withDefaults() (Options, error) {
 	if o.FreezeAfter < time.Second {
 		problems = append(problems, fmt.Errorf("--freeze-after: want at least 1s, got %s", o.FreezeAfter))
 	}
+	if o.CertificateLifetime == 0 {
+		o.CertificateLifetime = DefaultCertificateLifetime
+	}
+	if o.CertificateLifetime < shortestLifetime || o.CertificateLifetime > longestLifetime {
+		problems = append(problems, fmt.Errorf("--certificate-lifetime: want %s to %s, got %s", shortestLifetime, longestLifetime, o.CertificateLifetime))
+	}
 	if _, taken := o.Drivers[v1alpha1.ProviderHollow]; taken {
 		problems = append(problems, errors.New(`provider "hollow" is built in and cannot be replaced`))
 	}
-	return o, errors.Join(problems...)
+	return o, errors.Join(append(problems, o.checkWay())...)
+}
+
+// checkWay reports what is wrong with the way to the hub.
+func (o Options) checkWay() error {
+	switch {
+	case o.HubKubeconfig == "" && o.BootstrapKubeconfig == "":
+		return errors.New("--bootstrap-kubeconfig: required, with the path of the kubeconfig that 'kubectl hollow cluster join' prints; or --hub-kubeconfig, with that of a ready one")
+	case o.HubKubeconfig != "" && o.BootstrapKubeconfig != "":
+		return errors.New("--hub-kubeconfig, --bootstrap-kubeconfig: only one of them can be used: leave --hub-kubeconfig out to join, or --bootstrap-kubeconfig to work with a ready kubeconfig")
+	case o.HubKubeconfig != "" && o.CredentialSecret != "":
+		return errors.New("--credential-secret: of use with --bootstrap-kubeconfig only: leave it out, because --hub-kubeconfig has the credential")
+	case o.HubKubeconfig != "":
+		return nil
+	case o.CredentialDir == "" && o.CredentialSecret == "":
+		return errors.New("--credential-dir: required with --bootstrap-kubeconfig, with a directory that outlives the process; or --credential-secret, with the namespace/name of a Secret of the workload cluster")
+	case o.CredentialDir != "" && o.CredentialSecret != "":
+		return errors.New("--credential-dir, --credential-secret: only one of them can be used: leave one of them out")
+	case o.CredentialSecret != "":
+		_, err := o.secretKey()
+		return err
+	}
+	return nil
+}
+
+// secretKey is the Secret of CredentialSecret.
+func (o Options) secretKey() (client.ObjectKey, error) {
+	namespace, name, ok := strings.Cut(o.CredentialSecret, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return client.ObjectKey{}, fmt.Errorf("--credential-secret: want namespace/name, got %q", o.CredentialSecret)
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
 func defaultTo(target *string, value string) {

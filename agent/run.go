@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -19,9 +17,11 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/agent/internal/serve"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // joinInterval is how often an agent that waits for its cluster to be accepted looks again.
@@ -31,14 +31,24 @@ const joinInterval = time.Second
 type agent struct {
 	Options
 	clock    clock.WithTicker
+	started  time.Time
 	registry *prometheus.Registry
 
+	way               way
 	hub, target, host *rest.Config
 	hubProbe          *connect.HubProbe
 	targetProbe       *connect.TargetProbe
 	hubDirect         *connect.Direct
 	monitor           *freeze.Monitor
 	gate              *freeze.Gate
+
+	// dir is the credential directory, if there is one; rival is why it is not ours yet, and release ends our
+	// claim to it.
+	dir     *credential.Dir
+	rival   atomic.Pointer[freeze.Bar]
+	release func()
+	// reporter is there once the agent has an identity.
+	reporter atomic.Pointer[report.Reporter]
 
 	// doing is what /readyz says.
 	doing atomic.Value
@@ -48,13 +58,15 @@ type agent struct {
 
 // Run runs an agent until ctx ends; it then returns nil. It returns *UsageError when the options cannot be used.
 //
-// It starts to probe and to serve at once, waits for the hub to accept the cluster, and then works.
+// It starts to probe and to serve at once, gets its credential, waits for the hub to accept the cluster and for the
+// cluster's Lease, and then works. It returns report.ErrLeaseLost when another agent has taken the Lease.
 func Run(ctx context.Context, options Options) error {
 	options, err := options.withDefaults()
 	if err != nil {
 		return &UsageError{Err: err}
 	}
 	a := &agent{Options: options, clock: clock.RealClock{}, registry: prometheus.NewRegistry()}
+	a.started = a.clock.Now()
 	if err := a.connect(); err != nil {
 		return err
 	}
@@ -66,14 +78,19 @@ func Run(ctx context.Context, options Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return listen(ctx) })
 	group.Go(func() error { return a.monitor.Start(ctx) })
-	group.Go(func() error { return a.report(ctx) })
+	group.Go(func() error { return a.represent(ctx) })
 	group.Go(func() error {
 		if err := a.waitUntilJoined(ctx); err != nil {
 			return err
 		}
 		return a.work(ctx)
 	})
-	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	err = group.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	a.leave(ctx, err)
+	if err != nil {
 		return err
 	}
 	a.Log.Info("Stopped")
@@ -85,31 +102,21 @@ func (a *agent) connect() error {
 	a.doing.Store("starting")
 	a.registry.MustRegister(collectors.NewBuildInfoCollector())
 	userAgent := fmt.Sprintf("hollowfleet-agent/%s (%s)", a.Version, a.ClusterName)
-	var err error
-	for _, kubeconfig := range []struct {
-		flag, path string
-		into       **rest.Config
-	}{
-		{"--hub-kubeconfig", a.HubKubeconfig, &a.hub},
-		{"--target-kubeconfig", a.TargetKubeconfig, &a.target},
-		{"--host-kubeconfig", a.HostKubeconfig, &a.host},
-	} {
-		if *kubeconfig.into, err = connect.LoadConfig(kubeconfig.path, userAgent); err != nil {
-			return &UsageError{Err: fmt.Errorf("%s: %w", kubeconfig.flag, err)}
-		}
-	}
-	if a.hubDirect, err = connect.NewDirect(a.hub); err != nil {
-		return fmt.Errorf("connecting to the hub: %w", err)
+	if err := a.loadKubeconfigs(userAgent); err != nil {
+		return err
 	}
 	targetDirect, err := connect.NewDirect(a.target)
 	if err != nil {
 		return fmt.Errorf("connecting to the target: %w", err)
 	}
+	if err := a.connectHub(targetDirect, userAgent); err != nil {
+		return err
+	}
 	a.hubProbe = connect.NewHubProbe(a.hubDirect, a.ClusterName)
 	if a.targetProbe, err = connect.NewTargetProbe(targetDirect, a.target, a.clock); err != nil {
 		return err
 	}
-	probes := map[freeze.Scope]freeze.Probe{freeze.Hub: a.hubProbe.Probe, freeze.Target: a.targetProbe.Probe}
+	probes := map[freeze.Scope]freeze.Probe{freeze.Hub: a.probeHub, freeze.Target: a.targetProbe.Probe}
 	if a.HostKubeconfig != a.TargetKubeconfig {
 		hostDirect, err := connect.NewDirect(a.host)
 		if err != nil {
@@ -121,6 +128,7 @@ func (a *agent) connect() error {
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
+		Barred:   a.barred,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
 		Clock: a.clock, Log: a.Log.WithName("freeze"), Metrics: metrics,
@@ -132,10 +140,60 @@ func (a *agent) connect() error {
 	return nil
 }
 
+// loadKubeconfigs reads what others have written, and reports everything that is wrong with it.
+func (a *agent) loadKubeconfigs(userAgent string) error {
+	var problems []error
+	if a.HubKubeconfig != "" {
+		var err error
+		if a.way, err = a.ready(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, kubeconfig := range []struct {
+		flag, path string
+		into       **rest.Config
+	}{
+		{"--target-kubeconfig", a.TargetKubeconfig, &a.target},
+		{"--host-kubeconfig", a.HostKubeconfig, &a.host},
+	} {
+		var err error
+		if *kubeconfig.into, err = connect.LoadConfig(kubeconfig.path, userAgent); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", kubeconfig.flag, err))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return &UsageError{Err: err}
+	}
+	return nil
+}
+
+// connectHub makes clients that follow the credential for the hub. Probes and reports have connections of their own.
+func (a *agent) connectHub(target *connect.Direct, userAgent string) error {
+	var err error
+	if err := a.openCredential(target, userAgent); err != nil {
+		return err
+	}
+	if a.hub, err = connect.Rotating(a.way, a.way.server, userAgent); err != nil {
+		return fmt.Errorf("connecting to the hub: %w", err)
+	}
+	own, err := connect.Rotating(a.way, a.way.server, userAgent)
+	if err != nil {
+		return fmt.Errorf("connecting to the hub: %w", err)
+	}
+	if a.hubDirect, err = connect.NewDirect(own); err != nil {
+		return fmt.Errorf("connecting to the hub: %w", err)
+	}
+	return nil
+}
+
 func (a *agent) servers() []serve.Server {
 	describe := func() string {
 		state := a.monitor.State()
-		return fmt.Sprintf("%s; freeze: %s", a.doing.Load(), state.Reason)
+		said := fmt.Sprintf("%s; freeze: %s", a.doing.Load(), state.Reason)
+		if waiting := a.way.waiting(); waiting != "" && waiting != a.doing.Load() {
+			said += "; credential: waiting for " + waiting
+		}
+		return said
 	}
 	return []serve.Server{
 		{Name: "health", Address: a.HealthAddress, Handler: serve.Health(a.monitor, describe)},
@@ -144,31 +202,17 @@ func (a *agent) servers() []serve.Server {
 	}
 }
 
-// report runs the reporter, which needs neither target nor caches.
-func (a *agent) report(ctx context.Context) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("reading the host's name: %w", err)
+func (a *agent) readCapacity(ctx context.Context) corev1.ResourceList {
+	if read := a.capacity.Load(); read != nil {
+		return (*read)(ctx)
 	}
-	reporter, err := report.New(report.Deps{
-		Client: a.hubDirect.Client, Cluster: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
-		Capacity: func(ctx context.Context) corev1.ResourceList {
-			if read := a.capacity.Load(); read != nil {
-				return (*read)(ctx)
-			}
-			return nil
-		},
-		Freeze: a.monitor.State, Changes: a.monitor.Subscribe(),
-		Holder: host + "_" + uuid.NewString(), AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
-	})
-	if err != nil {
-		return err
-	}
-	return reporter.Start(ctx)
+	return nil
 }
 
-// waitUntilJoined returns when the hub has accepted the cluster and made its namespace. It says in the log what
-// it waits for, once for each thing.
+// waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its
+// namespace, and the agent has the cluster's Lease. It says in the log what it waits for, once for each thing.
+//
+// An agent that stands by for another one waits here too: its controllers would report on the same Machines.
 func (a *agent) waitUntilJoined(ctx context.Context) error {
 	ticker := a.clock.NewTicker(joinInterval)
 	defer ticker.Stop()
@@ -191,7 +235,14 @@ func (a *agent) waitUntilJoined(ctx context.Context) error {
 // missing says what the agent has to wait for, empty if nothing.
 func (a *agent) missing() string {
 	cluster := a.hubProbe.Cluster()
+	why, barred := a.barred()
 	switch {
+	case barred && why.Reason == v1alpha1.ReasonAnotherAgent:
+		return why.Message
+	case a.way.waiting() != "":
+		return a.way.waiting()
+	case report.Joined(cluster) && barred:
+		return why.Message
 	case report.Joined(cluster):
 		return ""
 	case cluster != nil:

@@ -176,11 +176,18 @@ func TestRunRefusesBadOptions(t *testing.T) {
 	}{
 		"no cluster name":             {agent.Options{HubKubeconfig: "x"}, "--cluster-name: "},
 		"a bad cluster name":          {agent.Options{ClusterName: "A.b", HubKubeconfig: "x"}, `--cluster-name: "A.b"`},
-		"no hub":                      {agent.Options{ClusterName: "c1"}, "--hub-kubeconfig: required"},
+		"no hub":                      {agent.Options{ClusterName: "c1"}, "--bootstrap-kubeconfig: required"},
+		"two ways":                    {agent.Options{ClusterName: "c1", HubKubeconfig: "x", BootstrapKubeconfig: "y"}, "--hub-kubeconfig, --bootstrap-kubeconfig: only one"},
+		"no store":                    {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y"}, "--credential-dir: required with --bootstrap-kubeconfig"},
+		"two stores":                  {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y", CredentialDir: "d", CredentialSecret: "a/b"}, "--credential-dir, --credential-secret: only one"},
+		"a Secret without namespace":  {agent.Options{ClusterName: "c1", BootstrapKubeconfig: "y", CredentialSecret: "b"}, `--credential-secret: want namespace/name, got "b"`},
+		"a Secret of no use":          {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CredentialSecret: "a/b"}, "--credential-secret: of use with --bootstrap-kubeconfig only"},
+		"a short lifetime":            {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CertificateLifetime: time.Minute}, "--certificate-lifetime: want 10m0s to"},
+		"no way to the hub at all":    {agent.Options{ClusterName: "c1", TargetKubeconfig: admin, BootstrapKubeconfig: "/nonexistent", CredentialDir: t.TempDir()}, "/nonexistent: no such file or directory; and there is no credential in directory"},
 		"a bad namespace":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HostNamespace: "a/b"}, `--host-namespace: "a/b"`},
 		"a short freeze":              {agent.Options{ClusterName: "c1", HubKubeconfig: "x", FreezeAfter: time.Millisecond}, "--freeze-after: want at least 1s"},
 		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is no pod"},
-		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent"}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
+		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent", TargetKubeconfig: admin}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},
 		"a second hollow":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", Drivers: drivers("hollow")}, `provider "hollow" is built in`},
 	}
 	for name, test := range tests {

@@ -26,6 +26,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
 	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/agent/internal/report"
@@ -165,11 +166,16 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	if err != nil {
 		return err
 	}
+	clientset, err := connect.NewGatedClientset(a.target, a.gate.RoundTripper)
+	if err != nil {
+		return fmt.Errorf("connecting to the target for drains: %w", err)
+	}
 	machines, err := machine.New(machine.Deps{
 		ClusterName: a.ClusterName,
 		Hub:         hub, HubReader: c.hub.GetAPIReader(),
 		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: a.monitor, Refresh: a.hubProbe.Probe,
+		Drivers: drivers, Requests: requests, Freeze: a.monitor, Ledger: a.monitor, Refresh: a.hubProbe.Probe,
+		Drain: drain.New(clientset, a.clock), ServerVersion: a.targetVersion, Wake: waker.Wake,
 		Recorder: c.hub.GetEventRecorder("hollowfleet-agent"),
 		Clock:    a.clock, Metrics: machine.NewMetrics(a.registry),
 	})
@@ -181,6 +187,12 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		addRequestController(c, requests, a.monitor),
 		c.hub.Add(machines.Strays()),
 	)
+}
+
+// targetVersion returns the version of the target's API server, empty before it has answered.
+func (a *agent) targetVersion() string {
+	_, version := a.targetProbe.Identity()
+	return version
 }
 
 // drivers makes the driver of every provider, with gated clients, behind the gate.

@@ -34,9 +34,14 @@ type Driver interface {
 	// Create makes the instance of a Machine and returns it; one that exists already is returned as it is. It
 	// returns *InvalidConfigurationError before anything is made, and *ExhaustedError when there is no room.
 	Create(ctx context.Context, request Request) (Instance, error)
-	// Update brings an instance to the configuration of request, in place or by replacing it. It may take
-	// the instance away and leave it to the next Create to make the new one: it is then Deleting, and later
-	// gone. It returns *NotFoundError when there is no instance.
+	// CheckUpdate says whether Update can bring the instance to the configuration of request while the Node
+	// stays. The agent asks before it drains anything. It changes nothing and returns nil,
+	// *InPlaceUnsupportedError or *InvalidConfigurationError.
+	CheckUpdate(ctx context.Context, request Request) error
+	// Update brings an instance to the configuration of request, in place or by replacing it; name and
+	// provider ID stay, so that the kubelet goes on with the same Node. It may take the instance away and leave
+	// it to the next Create to make the new one: it is then Deleting, and later gone. It returns *NotFoundError
+	// when there is no instance, and *InPlaceUnsupportedError, with nothing changed, when CheckUpdate would.
 	Update(ctx context.Context, request Request) (Instance, error)
 	// Get returns the instance of a Machine, or *NotFoundError, which must be certain and not taken from a
 	// cache alone. With a request that has no Class it does not judge UpToDate, which is then true.

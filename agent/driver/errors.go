@@ -16,6 +16,8 @@ var (
 	ErrRetryable = errors.New("retryable")
 	// ErrExhausted: the provider has no room for another instance now.
 	ErrExhausted = errors.New("exhausted")
+	// ErrInPlaceUnsupported: the provider cannot change this instance. The Machine has to be replaced.
+	ErrInPlaceUnsupported = errors.New("update in place unsupported")
 )
 
 // NotFoundError says that a Machine has no instance.
@@ -74,6 +76,17 @@ func (e *ExhaustedError) Error() string { return "no more " + e.Resource + " at 
 
 // Is makes errors.Is(err, ErrExhausted) hold.
 func (e *ExhaustedError) Is(target error) bool { return target == ErrExhausted }
+
+// InPlaceUnsupportedError says that an instance cannot be brought to another configuration while its Node stays.
+type InPlaceUnsupportedError struct {
+	// Problem says what cannot be changed in place.
+	Problem string
+}
+
+func (e *InPlaceUnsupportedError) Error() string { return "cannot update in place: " + e.Problem }
+
+// Is makes errors.Is(err, ErrInPlaceUnsupported) hold.
+func (e *InPlaceUnsupportedError) Is(target error) bool { return target == ErrInPlaceUnsupported }
 
 // Invalid returns an *InvalidConfigurationError.
 func Invalid(field, format string, args ...any) error {

@@ -11,7 +11,7 @@ import (
 
 func TestErrors(t *testing.T) {
 	cause := errors.New("cause")
-	kinds := []error{driver.ErrNotFound, driver.ErrInvalidConfiguration, driver.ErrRetryable, driver.ErrExhausted}
+	kinds := []error{driver.ErrNotFound, driver.ErrInvalidConfiguration, driver.ErrRetryable, driver.ErrExhausted, driver.ErrInPlaceUnsupported}
 	tests := map[string]struct {
 		err     error
 		kind    error
@@ -21,6 +21,7 @@ func TestErrors(t *testing.T) {
 		"invalid":   {driver.Invalid("spec.a", "want %d", 5), driver.ErrInvalidConfiguration, "spec.a: want 5"},
 		"retryable": {&driver.RetryableError{After: time.Second, Err: cause}, driver.ErrRetryable, "cause"},
 		"exhausted": {&driver.ExhaustedError{Resource: "hosts"}, driver.ErrExhausted, "no more hosts at the provider"},
+		"in place":  {&driver.InPlaceUnsupportedError{Problem: "no way"}, driver.ErrInPlaceUnsupported, "cannot update in place: no way"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,14 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
-
-func quantity(text string) resource.Quantity { return resource.MustParse(text) }
 
 func (d *demo) clusterReady(name string) look {
 	return func(ctx context.Context) (string, bool, error) {
@@ -44,14 +41,21 @@ func nodesReady(member *localfleet.Member, want int) look {
 		}
 		ready := 0
 		for _, node := range nodes {
-			for _, condition := range node.Status.Conditions {
-				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-					ready++
-				}
+			if nodeReady(&node) {
+				ready++
 			}
 		}
 		return fmt.Sprintf("%d of %d Ready", ready, len(nodes)), ready == want && len(nodes) == want, nil
 	}
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 func nodesReport(member *localfleet.Member, version string) look {

@@ -7,9 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -17,8 +15,7 @@ import (
 )
 
 const (
-	deploymentName = "workers"
-	className      = "small"
+	deploymentName = localfleet.WorkersName
 	kubeletVersion = "v1.36.2"
 	wait           = 90 * time.Second
 )
@@ -37,10 +34,13 @@ func runDemo(ctx context.Context, opts options) (err error) {
 		return err
 	}
 	book := &ledger{out: opts.out, started: time.Now()}
+	// It starts the fleet as "kubectl hollow local up" does, but in this process: that command's fleet outlives it
+	// by design, and Ctrl-C at a terminal would reach both of us.
 	book.say("starting one hub and three workload clusters in %s", dir)
 	fleet, err := localfleet.Up(ctx, localfleet.Options{
 		Dir: dir, BinDir: opts.binDir, Clusters: []string{"c1", "c2", "c3"}, Detached: opts.keep,
-		Progress: func(line string) { book.say("%s", line) },
+		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+		Progress:  func(line string) { book.say("%s", line) },
 	})
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func runDemo(ctx context.Context, opts options) (err error) {
 }
 
 func (d *demo) run(ctx context.Context) error {
-	steps := []func(context.Context) error{d.join, d.create, d.scale, d.kill}
+	steps := []func(context.Context) error{d.join, d.create, d.scale, d.kill, d.freeze, d.upgrade}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -104,33 +104,7 @@ func (d *demo) create(ctx context.Context) error {
 }
 
 func (d *demo) createDeployment(ctx context.Context, cluster string, replicas int32) error {
-	class := &v1alpha1.MachineClass{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
-		Spec: v1alpha1.MachineClassSpec{
-			Provider: v1alpha1.ProviderHollow,
-			NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: quantity("8"), corev1.ResourceMemory: quantity("32Gi"),
-			}},
-		},
-	}
-	labels := map[string]string{"pool": deploymentName}
-	deployment := &v1alpha1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
-		Spec: v1alpha1.MachineDeploymentSpec{
-			ClusterName: cluster, Replicas: ptr.To(replicas),
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels},
-			Template: v1alpha1.MachineTemplate{
-				Metadata: v1alpha1.TemplateMetadata{Labels: labels},
-				Spec: v1alpha1.MachineTemplateBody{
-					NodeMetadata:   v1alpha1.NodeMetadata{Labels: labels},
-					Roles:          []string{"worker"},
-					Versions:       v1alpha1.MachineVersions{Kubelet: kubeletVersion},
-					ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: className}},
-				},
-			},
-		},
-	}
-	for _, object := range []client.Object{class, deployment} {
+	for _, object := range localfleet.Workers(cluster, replicas, kubeletVersion) {
 		if err := d.fleet.HubClient.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s/%s: %w", object, cluster, object.GetName(), err)
 		}

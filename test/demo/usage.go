@@ -20,7 +20,9 @@ Try:
   kubectl --kubeconfig %[1]s get fleet -A
   kubectl --kubeconfig %[1]s -n %[2]s scale machinedeployment %[3]s --replicas 5
   kubectl --kubeconfig %[4]s get nodes -o wide
+  bin/kubectl-hollow --kubeconfig %[1]s cluster list
+  bin/kubectl-hollow local status --dir %[5]s
 End it:
   make demo-down
-`, fleet.Hub.AdminKubeconfig(), first.Name, deploymentName, first.Cluster.AdminKubeconfig())
+`, fleet.Hub.AdminKubeconfig(), first.Name, deploymentName, first.Cluster.AdminKubeconfig(), dir)
 }

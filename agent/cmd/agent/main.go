@@ -63,14 +63,24 @@ It works with three Kubernetes API servers, of which each may be the same as ano
   target  is the workload cluster: it gets the Nodes
   host    runs the hollow-node pods
 
-The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
-not answered for --freeze-after. It is ready (/readyz) all the same; /frozenz says why it is frozen.
+To join, it needs the kubeconfig that 'kubectl hollow cluster join' prints. It makes a key of its own, asks the hub for
+a certificate, keeps both where --credential-dir or --credential-secret says, and renews them with a new key when 20 to
+25 % of the lifetime is left. A ServiceAccount token in that kubeconfig makes it work with such tokens instead.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cannot be used.`,
-		Example: `  # In the workload cluster c1, with a kubeconfig for the hub from a Secret:
-  agent --cluster-name c1 --hub-kubeconfig /etc/hollowfleet/hub.kubeconfig
+The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
+not answered for --freeze-after. It is also frozen while another agent of the same cluster holds the cluster's Lease:
+of two agents one works and the other stands by. It is ready (/readyz) all the same; /frozenz says why it is frozen.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when the options cannot
+be used.`,
+		Example: `  # In the workload cluster c1, joining with the kubeconfig from a mounted Secret:
+  agent --cluster-name c1 --bootstrap-kubeconfig /etc/hollowfleet/bootstrap.kubeconfig --credential-secret hollowfleet/hub-credential
 
   # As a local process:
+  agent --cluster-name c1 --bootstrap-kubeconfig join.kubeconfig --credential-dir ./c1 --target-kubeconfig c1.kubeconfig \
+    --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080
+
+  # With a kubeconfig for the hub that somebody else keeps:
   agent --cluster-name c1 --hub-kubeconfig hub.kubeconfig --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
 		Version: version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
@@ -89,7 +99,11 @@ Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cann
 	flags := command.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&options.ClusterName, "cluster-name", "", "name of this workload cluster's Cluster on the hub (required)")
-	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "kubeconfig for the hub (required)")
+	flags.StringVar(&options.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig to join the hub with (this or --hub-kubeconfig is required); the hub's address and CA are followed when it changes")
+	flags.StringVar(&options.CredentialDir, "credential-dir", "", "directory for the agent's key, certificate and identity; for one process at a time")
+	flags.StringVar(&options.CredentialSecret, "credential-secret", "", "namespace/name of a Secret of the target for key and certificate, instead of --credential-dir")
+	flags.DurationVar(&options.CertificateLifetime, "certificate-lifetime", agent.DefaultCertificateLifetime, "lifetime to ask for, of certificates and tokens; at least 10m")
+	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "ready kubeconfig for the hub; it and its files are followed when they change")
 	flags.StringVar(&options.TargetKubeconfig, "target-kubeconfig", "", "kubeconfig for the target (default: the cluster that the agent runs in)")
 	flags.StringVar(&options.HostKubeconfig, "host-kubeconfig", "", "kubeconfig for the host (default: the target's)")
 	flags.StringVar(&options.TargetNamespace, "target-namespace", agent.DefaultNamespace, "namespace of ServiceAccount hollow-node-bootstrap in the target")

@@ -18,7 +18,7 @@ func TestExitStatus(t *testing.T) {
 		code      int
 		says      string
 	}{
-		"help":                 {[]string{"--help"}, 0, "agent --cluster-name c1 --hub-kubeconfig"},
+		"help":                 {[]string{"--help"}, 0, "agent --cluster-name c1 --bootstrap-kubeconfig"},
 		"version":              {[]string{"--version"}, 0, "agent version dev"},
 		"no options":           {nil, exitUsage, "--cluster-name: "},
 		"an unknown flag":      {[]string{"--nope"}, exitUsage, "unknown flag: --nope"},
@@ -41,7 +41,7 @@ func TestExitStatus(t *testing.T) {
 func TestHelpNamesTheExitStatus(t *testing.T) {
 	var output bytes.Buffer
 	run(context.Background(), []string{"--help"}, &output, io.Discard)
-	if want := "Exit status: 0 after SIGTERM or SIGINT, 1 when it fails, 2 when the options cannot be used."; !strings.Contains(output.String(), want) {
+	if want := "Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when"; !strings.Contains(output.String(), want) {
 		t.Errorf("the help lacks %q", want)
 	}
 }
@@ -56,7 +56,8 @@ func TestFlagsReachTheOptions(t *testing.T) {
 	command.SetArgs([]string{
 		"--cluster-name=c1", "--hub-kubeconfig=h", "--target-kubeconfig=t", "--host-kubeconfig=o", "--target-namespace=tn",
 		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
-		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2",
+		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2", "--bootstrap-kubeconfig=k", "--credential-dir=d", "--credential-secret=s",
+		"--certificate-lifetime=2h",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -68,7 +69,9 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"cluster-name": {got.ClusterName, "c1"}, "hub-kubeconfig": {got.HubKubeconfig, "h"}, "target-kubeconfig": {got.TargetKubeconfig, "t"},
 		"host-kubeconfig": {got.HostKubeconfig, "o"}, "target-namespace": {got.TargetNamespace, "tn"}, "host-namespace": {got.HostNamespace, "hn"},
 		"hollow-node-image": {got.HollowNodeImage, "i"}, "target-server-url": {got.TargetServerURL, "u"}, "freeze-after": {got.FreezeAfter, time.Minute},
-		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"},
+		"health-address": {got.HealthAddress, "a"}, "metrics-address": {got.MetricsAddress, "b"}, "pprof-address": {got.PprofAddress, "c"}, "bootstrap-kubeconfig": {got.BootstrapKubeconfig, "k"},
+		"credential-dir": {got.CredentialDir, "d"}, "credential-secret": {got.CredentialSecret, "s"},
+		"certificate-lifetime": {got.CertificateLifetime, 2 * time.Hour},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])

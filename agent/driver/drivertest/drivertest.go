@@ -25,6 +25,8 @@ type Subject struct {
 	Valid, Changed, Invalid string
 	// InvalidField is the field that the error about Invalid has to name.
 	InvalidField string
+	// Rigid is set for a provider that cannot update in place.
+	Rigid bool
 	// Timeout bounds what a provider does behind a call.
 	Timeout time.Duration
 }
@@ -40,6 +42,8 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		"should give every machine an instance and a provider ID of its own": distinct,
 		"should leave an instance of the same configuration alone":           unchanged,
 		"should bring an instance to a changed configuration":                changed,
+		"should say before an update whether it can be made in place":        updatable,
+		"should say before an update what is wrong with a configuration":     updateInvalid,
 		"should not judge without a class":                                   unjudged,
 		"should delete, and then know nothing of it":                         deletes,
 		"should take a deletion of nothing for done":                         deletesNothing,
@@ -127,6 +131,9 @@ func unchanged(t *testing.T, s Subject) {
 	machine := name()
 	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
+	if s.Rigid {
+		return
+	}
 	after, err := s.Driver.Update(t.Context(), request(machine, s.Valid))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.State).NotTo(Equal(driver.Deleting))
@@ -141,6 +148,9 @@ func changed(t *testing.T, s Subject) {
 	found, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.UpToDate).To(BeFalse(), "a changed configuration was not noticed")
+	if s.Rigid {
+		return
+	}
 	// As the agent does: update what is out of date, create what is gone.
 	g.Eventually(func() (bool, error) {
 		current, err := s.Driver.Get(t.Context(), request(machine, s.Changed))
@@ -156,6 +166,44 @@ func changed(t *testing.T, s Subject) {
 		}
 		return current.ProviderID == made.ProviderID, nil
 	}).WithTimeout(s.Timeout).Should(BeTrue(), "up to date again, with the same provider ID")
+}
+
+func updatable(t *testing.T, s Subject) {
+	g := NewWithT(t)
+	machine := name()
+	made, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	err = s.Driver.CheckUpdate(t.Context(), request(machine, s.Changed))
+	if !s.Rigid {
+		g.Expect(err).NotTo(HaveOccurred())
+	} else {
+		expectUnsupported(g, err)
+		_, err = s.Driver.Update(t.Context(), request(machine, s.Changed))
+		expectUnsupported(g, err)
+	}
+	after, err := s.Driver.Get(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after.ProviderID).To(Equal(made.ProviderID))
+	g.Expect(after.State).NotTo(Equal(driver.Deleting), "asking has changed something")
+	g.Expect(after.UpToDate).To(BeTrue(), "asking has changed something")
+}
+
+func expectUnsupported(g *WithT, err error) {
+	var unsupported *driver.InPlaceUnsupportedError
+	g.Expect(err).To(MatchError(driver.ErrInPlaceUnsupported))
+	g.Expect(errors.As(err, &unsupported)).To(BeTrue(), "want *InPlaceUnsupportedError, got %T", err)
+	g.Expect(unsupported.Problem).NotTo(BeEmpty())
+}
+
+func updateInvalid(t *testing.T, s Subject) {
+	if s.Rigid {
+		t.Skip("nothing is updated in place")
+	}
+	g := NewWithT(t)
+	machine := name()
+	_, err := s.Driver.Create(t.Context(), request(machine, s.Valid))
+	g.Expect(err).NotTo(HaveOccurred())
+	expectInvalid(g, s.Driver.CheckUpdate(t.Context(), request(machine, s.Invalid)), s.InvalidField)
 }
 
 func unjudged(t *testing.T, s Subject) {
@@ -216,7 +264,7 @@ func turnsInvalid(t *testing.T, s Subject) {
 	g.Expect(err).NotTo(HaveOccurred())
 	found, err := s.Driver.Get(t.Context(), request(machine, s.Invalid))
 	g.Expect(err).NotTo(HaveOccurred(), "the instance is there whatever the configuration says")
-	if !found.UpToDate {
+	if !found.UpToDate && !s.Rigid {
 		_, err = s.Driver.Update(t.Context(), request(machine, s.Invalid))
 		expectInvalid(g, err, s.InvalidField)
 	}

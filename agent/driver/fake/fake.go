@@ -26,6 +26,8 @@ type Driver struct {
 	calls     []string
 	// lingering instances stay Deleting until Finish.
 	lingering bool
+	// rigid instances are never updated in place.
+	rigid bool
 }
 
 type instance struct {
@@ -46,7 +48,8 @@ func (d *Driver) Factory() driver.Factory {
 	}
 }
 
-// Fail lets the next call of a method ("Create", "Update", "Get", "Delete", "List") return err. Several wait in line.
+// Fail lets the next call of a method ("Create", "CheckUpdate", "Update", "Get", "Delete", "List") return err. Several
+// wait in line.
 func (d *Driver) Fail(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,6 +61,13 @@ func (d *Driver) Linger() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lingering = true
+}
+
+// RefuseInPlace lets the driver be one that cannot update in place.
+func (d *Driver) RefuseInPlace() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rigid = true
 }
 
 // Finish removes the instance of a Machine at once, as if it were lost or its deletion had come to its end.
@@ -124,6 +134,24 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	return judge(found, request), nil
 }
 
+// CheckUpdate implements driver.Driver.
+func (d *Driver) CheckUpdate(ctx context.Context, request driver.Request) error {
+	if err := d.begin(ctx, "CheckUpdate", ""); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.updatable(request)
+}
+
+// updatable returns why the instance of request cannot be updated.
+func (d *Driver) updatable(request driver.Request) error {
+	if d.rigid {
+		return &driver.InPlaceUnsupportedError{Problem: "instances of this provider are never changed"}
+	}
+	return validate(configOf(request))
+}
+
 // Update implements driver.Driver: it changes the instance in place.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	name := request.Machine.Name
@@ -136,7 +164,7 @@ func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Ins
 	if !ok {
 		return driver.Instance{}, d.notFound(name)
 	}
-	if err := validate(configOf(request)); err != nil {
+	if err := d.updatable(request); err != nil {
 		return driver.Instance{}, err
 	}
 	found.config = configOf(request)

@@ -74,6 +74,12 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	return d.instance(ctx, pod, request)
 }
 
+// CheckUpdate implements driver.Driver: another pod of the same name goes on with the Node.
+func (d *Driver) CheckUpdate(_ context.Context, request driver.Request) error {
+	_, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	return err
+}
+
 // Update implements driver.Driver. A pod of another configuration is deleted; Create makes the next one. A
 // bootstrap token that is about to expire is replaced without touching the pod.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {

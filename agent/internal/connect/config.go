@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,7 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 // Direct is a client without a cache and with connections of its own, for probes and reports: neither waits for
 // what else the agent does, nor for a connection that hangs.
 type Direct struct {
-	Client client.Client
+	Client client.WithWatch
 	http   *http.Client
 }
 
@@ -46,7 +47,8 @@ type Direct struct {
 func NewDirect(config *rest.Config) (*Direct, error) {
 	own := rest.CopyConfig(config)
 	own.QPS, own.Burst = reportQPS, reportBurst
-	// A dialer of its own keeps this client out of the cache of shared transports.
+	// A dialer of its own keeps this client out of the cache of shared transports. A rotating configuration has
+	// connections of its own already.
 	own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
 	httpClient, err := rest.HTTPClientFor(own)
 	if err != nil {
@@ -56,7 +58,7 @@ func NewDirect(config *rest.Config) (*Direct, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct, err := client.New(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
+	direct, err := client.NewWithWatch(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
@@ -64,7 +66,8 @@ func NewDirect(config *rest.Config) (*Direct, error) {
 }
 
 // Reconnect drops idle connections, so that the next request does not use one that may hang.
-func (d *Direct) Reconnect() { d.http.CloseIdleConnections() }
+// The client's own method would not get through client-go's wrappers of the transport.
+func (d *Direct) Reconnect() { utilnet.CloseIdleConnectionsFor(d.http.Transport) }
 
 // CertificateAuthority returns the PEM of the CA that config trusts, nil for the system's.
 func CertificateAuthority(config *rest.Config) ([]byte, error) {

@@ -157,6 +157,10 @@ func (d *gatedDriver) Update(ctx context.Context, request driver.Request) (drive
 	return d.inner.Update(ctx, request)
 }
 
+func (d *gatedDriver) CheckUpdate(ctx context.Context, request driver.Request) error {
+	return d.inner.CheckUpdate(ctx, request)
+}
+
 func (d *gatedDriver) Get(ctx context.Context, request driver.Request) (driver.Instance, error) {
 	return d.inner.Get(ctx, request)
 }

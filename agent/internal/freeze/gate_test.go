@@ -3,6 +3,7 @@ package freeze
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"slices"
 	"testing"
@@ -40,7 +41,7 @@ func frozenGate() *Gate { return NewGate(frozenWorld{}, NewMetrics(prometheus.Ne
 // of a library adds, counts as one that changes something, and must refuse while frozen.
 var (
 	readingClient = []string{"Get", "List", "Scheme", "RESTMapper", "GroupVersionKindFor", "IsObjectNamespaced", "Status", "SubResource"}
-	readingDriver = []string{"Get", "List"}
+	readingDriver = []string{"Get", "List", "CheckUpdate"}
 	readingSub    = []string{"Get"}
 )
 
@@ -192,3 +193,34 @@ func TestChangesGoThroughWhenThawed(t *testing.T) {
 type thawedWorld struct{}
 
 func (thawedWorld) Check() error { return nil }
+
+// served is a RoundTripper that answers everything and counts.
+type served struct{ methods []string }
+
+func (s *served) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.methods = append(s.methods, request.Method)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+func TestRoundTripperOnlyReadsWhileFrozen(t *testing.T) {
+	inner := &served{}
+	client := &http.Client{Transport: frozenGate().RoundTripper(inner)}
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "ANYTHING"} {
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			continue
+		}
+		var frozen *Error
+		if !errors.As(err, &frozen) {
+			t.Errorf("%s: %v is no freeze error", method, err)
+		}
+	}
+	if want := []string{"GET", "HEAD", "OPTIONS"}; !slices.Equal(inner.methods, want) {
+		t.Errorf("a frozen agent sent %v, want %v", inner.methods, want)
+	}
+}

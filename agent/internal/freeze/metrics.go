@@ -57,6 +57,13 @@ func (m *Metrics) show(state State) {
 		ordered = 1
 	}
 	m.frozen.WithLabelValues("cluster", v1alpha1.ReasonManualFreeze).Set(ordered)
+	for _, reason := range []string{v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonLeaseNotHeld} {
+		value := 0.0
+		if state.Frozen && state.Reason == reason {
+			value = 1
+		}
+		m.frozen.WithLabelValues("agent", reason).Set(value)
+	}
 	if state.Frozen {
 		m.since.Set(float64(state.Since.Unix()))
 	} else {

@@ -35,12 +35,21 @@ type Options struct {
 	Policy Policy
 	// Ordered tells whether a person has ordered a freeze of this cluster, and the reason given. Optional.
 	Ordered func() (reason string, ordered bool)
+	// Barred tells whether this agent may not act however well the world is, such as one that stands by for
+	// another agent of its cluster. Optional.
+	Barred func() (why Bar, barred bool)
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
 	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
 	Interval, FastInterval, Timeout time.Duration
 	Clock                           clock.WithTicker
 	Log                             logr.Logger
 	Metrics                         *Metrics
+}
+
+// Bar is why an agent may not act: a reason of package v1alpha1, a message, and since when.
+type Bar struct {
+	Reason, Message string
+	Since           time.Time
 }
 
 // Monitor knows whether the agent is frozen.
@@ -52,6 +61,7 @@ type Monitor struct {
 	subscribers []chan struct{}
 	// orderedSince is when the order of a person to freeze was first seen; zero without one.
 	orderedSince time.Time
+	ledger       ledger
 	// announced is the state that the log and the subscribers were last told.
 	announced State
 	observed  chan struct{}
@@ -68,7 +78,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 	if options.Interval <= 0 || options.FastInterval <= 0 || options.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("a freeze monitor needs intervals, a timeout, a clock and metrics")
 	}
-	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1)}
+	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1), ledger: newLedger(options.Clock.Now())}
 	for scope := range options.Probes {
 		state := newEndpoint(options.Policy, options.Clock.Now())
 		m.endpoints[scope] = &state
@@ -116,9 +126,11 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	}
 	now := m.options.Clock.Now()
 	m.mu.Lock()
+	m.state(now)
 	state := m.endpoints[scope]
 	before := state.lastOutcome
 	state.observe(outcome, message, now)
+	m.state(now)
 	thawed := state.thawed
 	m.mu.Unlock()
 
@@ -126,14 +138,19 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	if outcome != before {
 		m.options.Log.Info("Probing an API server", "scope", scope, "outcome", outcome, "message", message)
 	}
-	select {
-	case m.observed <- struct{}{}:
-	default:
-	}
+	m.Look()
 	if outcome == OK && thawed {
 		return m.options.Interval
 	}
 	return m.options.FastInterval
+}
+
+// Look makes the monitor tell of a change that no probe brings, such as one of Barred.
+func (m *Monitor) Look() {
+	select {
+	case m.observed <- struct{}{}:
+	default:
+	}
 }
 
 // Subscribe returns a channel that receives after every change between frozen and thawed, or of the reason.

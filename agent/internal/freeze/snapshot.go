@@ -37,7 +37,11 @@ type EndpointStatus struct {
 func (m *Monitor) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.options.Clock.Now()
+	return m.state(m.options.Clock.Now())
+}
+
+// state computes the state at now, and enters it in the ledger.
+func (m *Monitor) state(now time.Time) State {
 	state := State{Reason: v1alpha1.ReasonNotFrozen}
 	for _, scope := range scopes {
 		e := m.endpoints[scope]
@@ -60,11 +64,26 @@ func (m *Monitor) State() State {
 			state.Since = status.Since
 		}
 	}
+	m.bar(&state)
 	m.order(&state, now)
+	m.ledger.note(state.Frozen, state.Since, now)
 	return state
 }
 
-// order adds the freeze that a person has ordered. A world that cannot be seen explains a freeze first.
+// bar adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
+// agent which stands by for another one need not get as far as seeing it.
+func (m *Monitor) bar(state *State) {
+	if m.options.Barred == nil {
+		return
+	}
+	why, barred := m.options.Barred()
+	standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
+	if barred && (!state.Frozen || standsBy) {
+		state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
+	}
+}
+
+// order adds the freeze that a person has ordered, which explains a freeze last.
 func (m *Monitor) order(state *State, now time.Time) {
 	if m.options.Ordered == nil {
 		return

@@ -9,11 +9,14 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -30,6 +33,18 @@ func (c *Controller) step(ctx context.Context, s *scope, action plan.Action) err
 		return c.create(ctx, s)
 	case plan.UpdateInstance:
 		return c.update(ctx, s)
+	case plan.CordonNode:
+		err := node.Cordon(ctx, c.Target, s.Node, node.ForUpdate)
+		s.Update.Cordoned = err == nil
+		c.cordons.note(s.Node.UID, s.Node.ResourceVersion)
+		return err
+	case plan.DrainNode:
+		return c.drainForUpdate(ctx, s)
+	case plan.UncordonNode:
+		err := node.Uncordon(ctx, c.Target, s.Node)
+		s.Update.Cordoned = err != nil
+		c.cordons.note(s.Node.UID, s.Node.ResourceVersion)
+		return err
 	case plan.RemoveInstance:
 		return c.removeEnded(ctx, s)
 	case plan.SyncNode:
@@ -76,14 +91,77 @@ func (c *Controller) refuseSecondProvider(ctx context.Context, s *scope) error {
 }
 
 func (c *Controller) update(ctx context.Context, s *scope) error {
+	drained := plan.Joined(s.Observation)
 	instance, err := s.driver.Update(ctx, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	var unsupported *driver.InPlaceUnsupportedError
+	if errors.As(err, &unsupported) {
+		s.Update.Unsupported = unsupported.Error()
+		return c.giveBack(ctx, s)
+	}
 	if err != nil {
+		s.updateProblem = updateProblem(err, drained)
 		return err
 	}
 	if instance.State == driver.Deleting {
 		c.replaced.Store(s.Machine.UID, true)
 	}
 	s.take(instance)
+	s.updating = drained
+	return nil
+}
+
+// giveBack takes the cordon of an update back that will not happen.
+func (c *Controller) giveBack(ctx context.Context, s *scope) error {
+	if !s.Update.Cordoned {
+		return nil
+	}
+	return c.step(ctx, s, plan.UncordonNode)
+}
+
+// updateProblem says why an update has failed; a freeze, an invalid configuration, or the refresh of what a new
+// Machine needs to join is no failed update.
+func updateProblem(err error, drained bool) string {
+	var frozen *freeze.Error
+	if !drained || errors.As(err, &frozen) || errors.Is(err, driver.ErrInvalidConfiguration) {
+		return ""
+	}
+	return err.Error()
+}
+
+// drainForUpdate evicts what can be evicted for an update that the hub, asked at this moment, still wants.
+func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
+	live, err := c.live(ctx, s.Machine)
+	if err != nil {
+		return err
+	}
+	if live == nil || !live.DeletionTimestamp.IsZero() || live.Generation != s.Machine.Generation {
+		// The event that brings the cache up to date wakes this machine.
+		s.drain = &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed meanwhile"}
+		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
+		return nil
+	}
+	if err := c.permitted(ctx); err != nil {
+		return err
+	}
+	return c.drainRound(ctx, s)
+}
+
+// drainRound does one round of a drain and judges it. A drain that is over by its timeout goes on without the
+// answer of an API server.
+func (c *Controller) drainRound(ctx context.Context, s *scope) error {
+	round, err := c.Drain.Round(ctx, s.Node)
+	var frozen *freeze.Error
+	if err != nil && (errors.As(err, &frozen) || s.Elapsed.Drain < s.Limits.Drain) {
+		return err
+	}
+	report := policy.Judge(round, s.Elapsed.Drain, s.Limits.Drain)
+	if err != nil {
+		report = policy.GivenUp(s.Limits.Drain, err.Error())
+	}
+	s.drain = &report
+	if !report.Over {
+		s.recheckAfter = sooner(s.recheckAfter, report.Recheck)
+	}
 	return nil
 }
 

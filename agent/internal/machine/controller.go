@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
@@ -34,6 +36,10 @@ const (
 	exhaustedRetry = time.Minute
 	// observeTimeout bounds the reads of one reconcile: an API server that hangs must not hold all workers.
 	observeTimeout = 5 * time.Second
+	// turnRecheck is how soon a Machine that waits for its turn looks again, should nobody wake it.
+	turnRecheck = time.Minute
+	// refreshAge is how old the answer may be to whether the cluster is frozen.
+	refreshAge = time.Second
 	// nodeDeletionRetry is how soon to look again at a Node that somebody's finalizer keeps.
 	nodeDeletionRetry = 5 * time.Second
 )
@@ -52,10 +58,17 @@ type Deps struct {
 	// TargetReader reads from the target's API server.
 	TargetReader client.Reader
 	// Drivers by provider name, gated.
-	Drivers map[string]driver.Driver
-	// Requests removes the certificate requests of a Node.
-	Requests RequestRemover
+	Drivers  map[string]driver.Driver
+	Requests Requests
 	Freeze   freeze.Checker
+	// Ledger tells how much of a time was frozen.
+	Ledger freeze.Ledger
+	// Drain evicts the pods of a Node, gated.
+	Drain Drainer
+	// ServerVersion returns the version of the target's API server, empty while it is not known.
+	ServerVersion func() string
+	// Wake asks for a look at another Machine, by name.
+	Wake func(machine string)
 	// Refresh reads what the hub says of the cluster now, so that Freeze knows it before anything is removed.
 	Refresh  func(context.Context) error
 	Recorder events.EventRecorder
@@ -65,30 +78,67 @@ type Deps struct {
 	StallAfter time.Duration
 }
 
-// RequestRemover removes the certificate requests that were made for a Node.
-type RequestRemover interface {
+// Requests are the certificate requests of hollow Nodes.
+type Requests interface {
+	// Remove removes those that were made for a Node.
 	Remove(ctx context.Context, nodeName string) error
+	// Nodes returns the names of the nodes that have asked to join.
+	Nodes(ctx context.Context) ([]string, error)
+}
+
+// Drainer drains Nodes.
+type Drainer interface {
+	// Round evicts what can be evicted from a Node now, and returns what is left.
+	Round(ctx context.Context, node *corev1.Node) (policy.Round, error)
 }
 
 // Controller is the reconciler.Logic of Machines.
 type Controller struct {
 	Deps
 	hubWrites, nodeWrites *writes
-	stalls                *stalls
-	repairs               *flowcontrol.Backoff
-	events                recorder
+	// cordons are the agent's own cordons and what took them back.
+	cordons   *writes
+	stalls    *stalls
+	repairs   *flowcontrol.Backoff
+	events    recorder
+	turns     *turns
+	refreshes *refreshes
 	// replaced has the UIDs of Machines whose instance the agent itself took away to make it anew, so that it
 	// does not count as lost. It is only a memory.
 	replaced sync.Map
 }
 
+// missing names what is required and not there.
+func (d Deps) missing() []string {
+	var missing []string
+	for _, dependency := range []struct {
+		name  string
+		there bool
+	}{
+		{"the cluster's name", d.ClusterName != ""},
+		{"clients of the hub", d.Hub != nil && d.HubReader != nil},
+		{"clients of the target", d.Target != nil && d.TargetReader != nil},
+		{"drivers", len(d.Drivers) > 0},
+		{"certificate requests", d.Requests != nil},
+		{"the freeze state, its refresh and its ledger", d.Freeze != nil && d.Refresh != nil && d.Ledger != nil},
+		{"a drainer", d.Drain != nil},
+		{"the target's version", d.ServerVersion != nil},
+		{"a way to wake machines", d.Wake != nil},
+		{"a recorder", d.Recorder != nil},
+		{"a clock", d.Clock != nil},
+		{"metrics", d.Metrics != nil},
+	} {
+		if !dependency.there {
+			missing = append(missing, dependency.name)
+		}
+	}
+	return missing
+}
+
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.ClusterName == "" || deps.Hub == nil || deps.HubReader == nil || deps.Target == nil || deps.TargetReader == nil {
-		return nil, errors.New("the machine controller needs a cluster name and clients of hub and target")
-	}
-	if len(deps.Drivers) == 0 || deps.Requests == nil || deps.Freeze == nil || deps.Refresh == nil || deps.Recorder == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("the machine controller needs drivers, a remover of requests, a freeze state and its refresh, a recorder, a clock and metrics")
+	if missing := deps.missing(); len(missing) > 0 {
+		return nil, fmt.Errorf("the machine controller lacks %s", strings.Join(missing, ", "))
 	}
 	if deps.StallAfter == 0 {
 		deps.StallAfter = DefaultStallAfter
@@ -97,9 +147,12 @@ func New(deps Deps) (*Controller, error) {
 		Deps:       deps,
 		hubWrites:  newWrites(deps.Clock),
 		nodeWrites: newWrites(deps.Clock),
+		cordons:    newWrites(deps.Clock),
 		stalls:     newStalls(deps.StallAfter),
 		repairs:    flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
 		events:     newRecorder(deps.Recorder, deps.Clock),
+		turns:      newTurns(),
+		refreshes:  newRefreshes(deps.Clock),
 	}, nil
 }
 
@@ -123,6 +176,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		return c.outcome(ctx, machine, stored, next, err)
 	}
 	s, observeErr := c.observe(ctx, machine)
+	c.endTurn(s)
 	actErr := c.act(ctx, s, plan.Decide(s.Observation))
 	c.report(s, actErr)
 	next := reconciler.Next{}.Sooner(s.recheckAfter)
@@ -149,9 +203,20 @@ func (c *Controller) report(s *scope, actErr error) {
 	case actErr != nil:
 		s.problem = actErr.Error()
 	}
-	stored := s.Machine.Status
-	s.Machine.Status = status.Compute(status.Input{Observation: s.Observation, Problem: s.problem, Now: c.Clock.Now()})
-	c.events.terminal(s.Machine, stored)
+	c.compute(s)
+}
+
+// compute puts the status into the machine, and asks to be back when its next timeout is over.
+func (c *Controller) compute(s *scope) {
+	input := status.Input{
+		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
+		UpdateProblem: s.updateProblem, Now: c.Clock.Now(),
+	}
+	computed := status.Compute(input)
+	if deadline := status.Deadline(computed, input); deadline > 0 {
+		s.recheckAfter = sooner(s.recheckAfter, deadline)
+	}
+	s.Machine.Status = computed
 }
 
 // outcome turns an error into what to do next, and holds a status back that is not worth a write yet.
@@ -160,6 +225,8 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 		machine.Status = *stored
 		next = next.Sooner(wait)
 	}
+	// What is held back is no news yet for the events either.
+	c.events.story(machine, *stored)
 	var frozen *freeze.Error
 	var retryable *driver.RetryableError
 	var exhausted *driver.ExhaustedError
@@ -187,11 +254,14 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 // frozen tells whether nothing may be changed now.
 func (c *Controller) frozen() bool { return c.Freeze.Check() != nil }
 
-// act carries actions out, up to the first that fails.
+// act carries actions out, up to the first that fails, or that takes its time.
 func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) error {
 	for _, action := range actions {
 		if err := c.step(ctx, s, action); err != nil {
 			return fmt.Errorf("%s: %w", stepNames[action], err)
+		}
+		if action == plan.DrainNode && !s.drain.Over {
+			return nil
 		}
 	}
 	return nil
@@ -202,6 +272,9 @@ var stepNames = map[plan.Action]string{
 	plan.CreateInstance: "creating the instance",
 	plan.UpdateInstance: "updating the instance",
 	plan.RemoveInstance: "removing the instance that has ended",
+	plan.CordonNode:     "cordoning the node",
+	plan.DrainNode:      "draining the node",
+	plan.UncordonNode:   "uncordoning the node",
 	plan.SyncNode:       "bringing the node in line",
 	plan.SetProviderID:  "setting spec.providerID",
 }

@@ -2,6 +2,8 @@ package machine
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -9,13 +11,70 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Reasons of events on a Machine. There is none for success.
+// Reasons of events on a Machine, beside the reasons of its conditions and errors. A Machine that comes and goes as
+// it should has none.
 const (
 	eventRepaired = "InstanceReplaced"
+	eventUpdated  = "Updated"
+	// eventRecovered: a Machine that ran into a timeout was not replaced, and is well again.
+	eventRecovered = "Recovered"
 	// eventsPerSecond and eventBurst bound the events of an agent: when a host with a thousand pods is lost,
 	// the metric counts all of them and the events show some.
 	eventsPerSecond, eventBurst = 1, 25
 )
+
+// event is something that happened to a Machine.
+type event struct {
+	kind, reason, action, note string
+}
+
+// storyOf tells, in events, what lies between two statuses of a Machine.
+func storyOf(before, after v1alpha1.MachineStatus) []event {
+	var story []event
+	switch {
+	case after.ErrorReason != "" && (after.ErrorReason != before.ErrorReason || after.ErrorMessage != before.ErrorMessage):
+		story = append(story, event{corev1.EventTypeWarning, after.ErrorReason, "Reconcile", after.ErrorMessage})
+	case after.ErrorReason == "" && (before.ErrorReason == v1alpha1.ErrorCreationTimeout || before.ErrorReason == v1alpha1.ErrorHealthTimeout):
+		story = append(story, event{corev1.EventTypeNormal, eventRecovered, "Reconcile", "The machine is well again after " + before.ErrorReason})
+	}
+	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
+		switch drained.Reason {
+		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook:
+			story = append(story, event{corev1.EventTypeNormal, drained.Reason, "Drain", drained.Message})
+		case v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonMisconfiguredBudget:
+			story = append(story, event{corev1.EventTypeWarning, drained.Reason, "Drain", drained.Message})
+		}
+	}
+	if updated := news(before, after, v1alpha1.MachineUpdatedCondition); updated != nil {
+		switch updated.Reason {
+		case v1alpha1.ReasonUpdating:
+			story = append(story, event{corev1.EventTypeNormal, updated.Reason, "Update", "Updating the instance in place"})
+		case v1alpha1.ReasonUpdateFailed, v1alpha1.ReasonInPlaceUnsupported:
+			story = append(story, event{corev1.EventTypeWarning, updated.Reason, "Update", updated.Message})
+		case v1alpha1.ReasonUpToDate:
+			if meta.FindStatusCondition(before.Conditions, updated.Type) != nil {
+				story = append(story, event{corev1.EventTypeNormal, eventUpdated, "Update", "The instance is up to date" + versionOf(after)})
+			}
+		}
+	}
+	return story
+}
+
+// news returns the condition of a type if its reason has changed, else nil.
+func news(before, after v1alpha1.MachineStatus, conditionType string) *metav1.Condition {
+	was, is := meta.FindStatusCondition(before.Conditions, conditionType), meta.FindStatusCondition(after.Conditions, conditionType)
+	if is == nil || was != nil && was.Reason == is.Reason {
+		return nil
+	}
+	return is
+}
+
+func versionOf(status v1alpha1.MachineStatus) string {
+	if status.Versions == nil || status.Versions.Kubelet == "" {
+		return ""
+	}
+	return ": kubelet " + status.Versions.Kubelet
+}
 
 // recorder emits the events of the controller.
 type recorder struct {
@@ -27,27 +86,25 @@ func newRecorder(inner events.EventRecorder, clock clock.PassiveClock) recorder 
 	return recorder{inner: inner, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventBurst, clock)}
 }
 
-// terminal tells of a terminal error that the Machine did not have before.
-func (r recorder) terminal(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
-	after := machine.Status
-	if after.ErrorReason == "" || after.ErrorReason == before.ErrorReason && after.ErrorMessage == before.ErrorMessage {
-		return
+// story tells what has happened to a Machine since its status was before.
+func (r recorder) story(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
+	for _, e := range storyOf(before, machine.Status) {
+		r.tell(machine, e)
 	}
-	r.warn(machine, after.ErrorReason, "Reconcile", after.ErrorMessage)
 }
 
 // repaired tells that a Machine's instance was made anew.
 func (r recorder) repaired(machine *v1alpha1.Machine, why string) {
-	r.warn(machine, eventRepaired, "Repair", "Making the instance anew: "+why)
+	r.tell(machine, event{corev1.EventTypeWarning, eventRepaired, "Repair", "Making the instance anew: " + why})
 }
 
-func (r recorder) warn(machine *v1alpha1.Machine, reason, action, note string) {
+func (r recorder) tell(machine *v1alpha1.Machine, e event) {
 	const longest = 1024 // the API server's limit for a note
 	if !r.limiter.TryAccept() {
 		return
 	}
-	if len(note) > longest {
-		note = note[:longest]
+	if len(e.note) > longest {
+		e.note = e.note[:longest]
 	}
-	r.inner.Eventf(machine, nil, corev1.EventTypeWarning, reason, action, "%s", note)
+	r.inner.Eventf(machine, nil, e.kind, e.reason, e.action, "%s", e.note)
 }

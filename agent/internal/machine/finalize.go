@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -27,22 +30,20 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 	s := &scope{}
 	s.Machine, s.Frozen = machine, c.frozen()
 	if s.Frozen {
-		c.reportDeletion(s)
+		c.compute(s)
 		return reconciler.Next{}, nil
 	}
 	ordered, err := c.deletionOrdered(ctx, machine)
 	if err != nil || !ordered {
 		return reconciler.Next{After: conflictRetry}, err
 	}
-	gone, err := c.removeInstances(ctx, s)
-	if err != nil || !gone {
-		c.reportDeletion(s)
-		return reconciler.Next{After: s.recheckAfter}, err
-	}
-	gone, err = c.removeNode(ctx, s)
-	if err != nil || !gone {
-		c.reportDeletion(s)
-		return reconciler.Next{After: nodeDeletionRetry}, err
+	for _, step := range []func(context.Context, *scope) (bool, error){
+		c.observeInstances, c.prepareRemoval, c.removeInstances, c.removeNode,
+	} {
+		if done, err := step(ctx, s); err != nil || !done {
+			c.compute(s)
+			return reconciler.Next{After: s.recheckAfter}, err
+		}
 	}
 	if err := c.Requests.Remove(ctx, machine.Name); err != nil {
 		return reconciler.Next{}, fmt.Errorf("removing the certificate requests of node %s: %w", machine.Name, err)
@@ -60,30 +61,44 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 // deletionOrdered asks the hub's API server whether this very Machine is to be deleted. Neither a cache nor a
 // Machine that is missing gives that order, and a freeze suspends it.
 func (c *Controller) deletionOrdered(ctx context.Context, machine *v1alpha1.Machine) (bool, error) {
-	live := &v1alpha1.Machine{}
-	err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(machine), live)
-	if apierrors.IsNotFound(err) {
+	live, err := c.live(ctx, machine)
+	if err != nil {
+		return false, err
+	}
+	if live == nil {
 		klog.FromContext(ctx).Info("Removing nothing: the machine is being deleted in the cache and missing on the hub")
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("getting the machine from the hub before removing anything: %w", err)
-	}
-	if live.UID != machine.UID || live.DeletionTimestamp.IsZero() {
+	if live.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	// A freeze that was ordered a moment ago counts too.
-	if err := c.Refresh(ctx); err != nil {
-		return false, fmt.Errorf("asking the hub whether the cluster is frozen: %w", err)
-	}
-	return true, c.Freeze.Check()
+	return true, c.permitted(ctx)
 }
 
-// removeInstances lets every driver remove what it has for the Machine, whatever its configuration says by now.
-// It reports true when there is nothing left.
-func (c *Controller) removeInstances(ctx context.Context, s *scope) (bool, error) {
-	gone := true
-	s.InstanceKnown = true
+// live asks the hub's API server for this very Machine; nil if it has none.
+func (c *Controller) live(ctx context.Context, machine *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+	live := &v1alpha1.Machine{}
+	err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(machine), live)
+	if apierrors.IsNotFound(err) || err == nil && live.UID != machine.UID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the machine from the hub before removing anything: %w", err)
+	}
+	return live, nil
+}
+
+// permitted asks whether the agent is frozen. A freeze that was ordered a moment ago counts too.
+func (c *Controller) permitted(ctx context.Context) error {
+	if err := c.refreshes.do(ctx, c.Refresh); err != nil {
+		return fmt.Errorf("asking the hub whether the cluster is frozen: %w", err)
+	}
+	return c.Freeze.Check()
+}
+
+// observeInstances looks at what every driver has for the Machine, whatever its configuration says by now.
+func (c *Controller) observeInstances(ctx context.Context, s *scope) (bool, error) {
+	s.ending = true
 	for _, name := range c.providerNames() {
 		instance, err := c.Drivers[name].Get(ctx, driver.Request{Machine: s.Machine.DeepCopy()})
 		var notFound *driver.NotFoundError
@@ -93,41 +108,125 @@ func (c *Controller) removeInstances(ctx context.Context, s *scope) (bool, error
 				s.providerIDs = append(s.providerIDs, notFound.ProviderID)
 			}
 		case err != nil:
-			s.InstanceKnown = false
 			return false, fmt.Errorf("looking for the instance at provider %q: %w", name, err)
 		default:
-			gone = false
 			s.take(instance)
-			if instance.State == driver.Deleting {
-				continue
-			}
+			s.providerIDs = append(s.providerIDs, instance.ProviderID)
+			s.ending = s.ending && instance.State == driver.Deleting
 		}
+	}
+	s.InstanceKnown = true
+	if s.Machine.Spec.ProviderID != nil {
+		s.providerIDs = append(s.providerIDs, *s.Machine.Spec.ProviderID)
+	}
+	return true, nil
+}
+
+// prepareRemoval waits for hooks and empties the Node. It reports true when nothing stands in the way of the
+// instance's removal any more. A step that was done before is found done.
+func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error) {
+	if err := c.observeLimits(ctx, s); err != nil {
+		return false, err
+	}
+	step, hooks := plan.BeforeDrain(plan.Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
+	if step == plan.Drain {
+		over, err := c.drainForDeletion(ctx, s)
+		if err != nil || !over {
+			return false, err
+		}
+		step, hooks = plan.AfterDrain(s.Machine)
+	}
+	if step == plan.AwaitHooks {
+		s.drain = awaitingHooks(s.drain, hooks)
+	}
+	// Removing a hook comes with an event.
+	return step == plan.Remove, nil
+}
+
+// awaitingHooks says what a deletion waits for; drained is what came of the drain before, nil if there was none yet.
+func awaitingHooks(drained *policy.Report, hooks []string) *policy.Report {
+	report := &policy.Report{
+		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingHook,
+		Message: "held until these annotations are removed: " + strings.Join(hooks, ", "),
+	}
+	if drained != nil {
+		report.Status = drained.Status
+	}
+	return report
+}
+
+// observeLimits finds out how a Machine that is being deleted wants to be drained. Without its class the defaults
+// hold.
+func (c *Controller) observeLimits(ctx context.Context, s *scope) error {
+	s.Elapsed = c.elapsed(s.Machine)
+	var class *v1alpha1.MachineClass
+	if reference := s.Machine.Spec.ProviderConfig.ValueRef; reference != nil {
+		var err error
+		if class, err = c.class(ctx, s.Machine.Namespace, reference.Name); err != nil {
+			return err
+		}
+	}
+	s.Limits = plan.LimitsOf(s.Machine, class)
+	return nil
+}
+
+// drainForDeletion cordons the Machine's Node, if there is one, and evicts its pods. It reports true when the
+// drain is over.
+func (c *Controller) drainForDeletion(ctx context.Context, s *scope) (bool, error) {
+	found, err := c.ownNode(ctx, s)
+	if err != nil || found == nil || !found.DeletionTimestamp.IsZero() {
+		return err == nil, err
+	}
+	if err := node.Cordon(ctx, c.Target, found, node.ForDeletion); err != nil {
+		return false, fmt.Errorf("cordoning the node: %w", err)
+	}
+	s.Node, s.NodeKnown = found, true
+	if err := c.drainRound(ctx, s); err != nil {
+		return false, fmt.Errorf("draining the node: %w", err)
+	}
+	return s.drain.Over, nil
+}
+
+// removeInstances lets every driver remove what it has for the Machine. It reports true when there is no instance
+// left.
+func (c *Controller) removeInstances(ctx context.Context, s *scope) (bool, error) {
+	if s.Instance != nil && s.ending {
+		return false, nil
+	}
+	for _, name := range c.providerNames() {
 		// Without an instance, too: a Secret may be left of it.
 		if err := c.Drivers[name].Delete(ctx, s.Machine.DeepCopy()); err != nil {
 			return false, fmt.Errorf("deleting the instance at provider %q: %w", name, err)
 		}
 	}
-	if s.Machine.Spec.ProviderID != nil {
-		s.providerIDs = append(s.providerIDs, *s.Machine.Spec.ProviderID)
+	return s.Instance == nil, nil
+}
+
+// ownNode reads the Machine's Node from the API server; nil if there is none, or if it is another's.
+func (c *Controller) ownNode(ctx context.Context, s *scope) (*corev1.Node, error) {
+	found := nodeOf(s.Machine)
+	err := c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return gone, nil
+	if err != nil {
+		return nil, fmt.Errorf("getting node %s: %w", found.Name, err)
+	}
+	if !c.owns(s, found) {
+		klog.FromContext(ctx).Info("Leaving a node that is not this machine's", "Node", klog.KObj(found), "providerID", found.Spec.ProviderID)
+		return nil, nil
+	}
+	return found, nil
 }
 
 // removeNode deletes the Machine's Node, whose kubelet has ended by now. It reports true when there is none.
 func (c *Controller) removeNode(ctx context.Context, s *scope) (bool, error) {
-	found := nodeOf(s.Machine)
-	err := c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("getting node %s: %w", found.Name, err)
-	}
-	if !c.owns(s, found) {
-		klog.FromContext(ctx).Info("Leaving a node that is not this machine's", "Node", klog.KObj(found), "providerID", found.Spec.ProviderID)
-		return true, nil
+	found, err := c.ownNode(ctx, s)
+	if err != nil || found == nil {
+		return err == nil, err
 	}
 	s.Node, s.NodeKnown = found, true
+	s.recheckAfter = nodeDeletionRetry
 	if found.DeletionTimestamp.IsZero() {
 		if err := c.Target.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("deleting node %s: %w", found.Name, err)
@@ -152,14 +251,9 @@ func (c *Controller) owns(s *scope, found *corev1.Node) bool {
 	return false
 }
 
-// reportDeletion puts the status of a Machine that is being deleted into it.
-func (c *Controller) reportDeletion(s *scope) {
-	input := status.Input{Observation: s.Observation, Problem: s.problem, Now: c.Clock.Now()}
-	s.Machine.Status = status.Compute(input)
-}
-
 func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.stalls.forget(machine.UID)
 	c.replaced.Delete(machine.UID)
 	c.repairs.DeleteEntry(string(machine.UID))
+	c.wakeNext(machine)
 }

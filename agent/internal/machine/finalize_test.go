@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -175,6 +176,19 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})
+	t.Run("should remove nothing when it is being deleted in the cache and missing on the hub", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("vanished")
+		node := b.ready(machine)
+		cached := machine.DeepCopy()
+		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+	})
 	t.Run("should remove nothing when only the cache says that it is to be deleted", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("stale")
@@ -197,16 +211,26 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
-	t.Run("should count instances without a machine, and leave them", func(t *testing.T) {
+	t.Run("should count instances, nodes and certificate requests without a machine, and leave them", func(t *testing.T) {
 		b := newBed(t)
+		machine := b.create("stray-lost")
+		node := b.ready(machine)
 		b.create("known")
 		b.driver.Add("known")
 		b.driver.Add("stray-1")
-		b.driver.Add("stray-2")
+		b.requests.nodes = []string{"known", "stray-2"}
+		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
 		strays := b.controller.Strays()
 		b.Expect(strays.Look(b.t.Context())).To(Succeed())
-		b.Expect(strays.last["fake"]).To(Equal([]string{"stray-1", "stray-2"}))
+		b.Expect(strays.last["instances of provider fake"]).To(Equal([]string{"stray-1", "stray-lost"}))
+		b.Expect(strays.last[strayNodes]).To(Equal([]string{"stray-lost"}))
+		b.Expect(strays.last[strayRequests]).To(Equal([]string{"stray-2"}))
+		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayNodes)).To(Equal(1.0))
+		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayRequests)).To(Equal(1.0))
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(3))
+		b.Expect(b.gone(node)).To(BeFalse())
+		b.Expect(b.requests.removed).To(BeEmpty())
 	})
 }
 

@@ -29,7 +29,7 @@ func TestLifecycle(t *testing.T) {
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-ready"}))
 
 		b.clock.Step(time.Hour)
-		b.settle(machine)
+		b.reconcile(machine)
 		b.Expect(b.writes()).To(BeEmpty(), "at rest nothing is written")
 	})
 	t.Run("should add its finalizer to a machine that has none, before it makes anything", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestLifecycle(t *testing.T) {
 			{corev1.ConditionUnknown, metav1.ConditionUnknown, v1alpha1.ReasonNodeStatusUnknown, v1alpha1.MachineUnknown},
 		} {
 			b.setReady(node, step.node)
-			b.settle(machine)
+			b.reconcile(machine)
 			b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, step.ready, step.reason))
 			b.Expect(machine.Status.Phase).To(Equal(step.phase))
 		}
@@ -92,7 +92,7 @@ func TestLifecycle(t *testing.T) {
 		machine := b.create("life-nonode")
 		node := b.ready(machine)
 		b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed())
-		b.settle(machine)
+		b.reconcile(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
 		b.Expect(b.driver.Calls()).To(HaveLen(1), "the kubelet registers again by itself")
 	})
@@ -101,7 +101,7 @@ func TestLifecycle(t *testing.T) {
 		machine := b.create("life-lost")
 		b.ready(machine)
 		b.driver.Finish(machine.Name)
-		b.settle(machine)
+		b.reconcile(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-lost", "Create life-lost"}))
 		b.Expect(b.events()).To(ConsistOf(ContainSubstring("InstanceReplaced")))
 	})
@@ -128,7 +128,7 @@ func TestLifecycle(t *testing.T) {
 		b.ready(machine)
 		machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
 		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-		b.settle(machine)
+		b.reconcile(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create life-update", "Update life-update"}))
 		b.Expect(machine.Status.ObservedGeneration).To(Equal(machine.Generation))
 	})
@@ -147,7 +147,7 @@ func TestLifecycle(t *testing.T) {
 
 		machine.Spec.NodeMetadata.Labels, machine.Spec.Roles, machine.Spec.Taints = nil, nil, nil
 		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
-		b.settle(machine)
+		b.reconcile(machine)
 		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).NotTo(Or(HaveKey("tier"), HaveKey("node-role.kubernetes.io/worker")))
 		b.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", "a")))
@@ -251,7 +251,7 @@ func TestAClassThatGoesTakesNothingFromARunningMachine(t *testing.T) {
 	})
 	b.ready(machine)
 	b.Expect(b.admin.Delete(b.t.Context(), class)).To(Succeed())
-	b.settle(machine)
+	b.reconcile(machine)
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
 	b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))

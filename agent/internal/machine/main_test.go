@@ -3,7 +3,9 @@ package machine
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +28,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/fake"
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -43,12 +48,21 @@ type bed struct {
 	requests   *requestLog
 	recorder   *events.FakeRecorder
 	controller *Controller
+	// frozenFor is how much of every time was frozen.
+	frozenFor time.Duration
+	// serverVersion is that of the target's API server; woken are the Machines that the controller asked to look at.
+	serverVersion string
+	woken         []string
+	// evicting is called before each eviction is sent.
+	evicting func()
 	// refresh is what reading the hub's Cluster does.
 	refresh func() error
 
 	// faults of the agent's clients, by "verb Kind", used up one by one.
 	mu     sync.Mutex
 	faults map[string]int
+	// conflicts counts writes that met another writer.
+	conflicts int
 	// hubWrites are the agent's successful writes to Machines, as "verb" or "verb/status".
 	hubWrites []string
 }
@@ -63,7 +77,9 @@ func (f *freezer) Check() error {
 }
 
 // requestLog notes for which nodes certificate requests were removed.
-type requestLog struct{ removed []string }
+type requestLog struct{ removed, nodes []string }
+
+func (r *requestLog) Nodes(context.Context) ([]string, error) { return r.nodes, nil }
 
 func (r *requestLog) Remove(_ context.Context, node string) error {
 	r.removed = append(r.removed, node)
@@ -80,7 +96,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{
 		t: t, WithT: NewWithT(t), admin: admin, namespace: agenttest.Namespace(t, admin),
 		clock: clocktesting.NewFakeClock(time.Now()), frozen: &freezer{}, requests: &requestLog{},
-		faults: map[string]int{},
+		faults: map[string]int{}, serverVersion: "v1.37.1",
 	}
 	b.driver = fake.New(b.namespace)
 	b.start()
@@ -92,16 +108,35 @@ func (b *bed) start() {
 	agent := b.intercepted()
 	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
 	b.recorder = events.NewFakeRecorder(100)
-	var err error
+	config := rest.CopyConfig(agenttest.Environment(b.t).Config)
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return gate.RoundTripper(roundTripper(func(request *http.Request) (*http.Response, error) {
+			if b.evicting != nil && strings.HasSuffix(request.URL.Path, "/eviction") {
+				b.evicting()
+			}
+			return inner.RoundTrip(request)
+		}))
+	})
+	clientset, err := kubernetes.NewForConfig(config)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.refresh = func() error { return nil }
 	b.controller, err = New(Deps{
 		Refresh:     func(context.Context) error { return b.refresh() },
 		ClusterName: b.namespace, Hub: gate.HubClient(agent), HubReader: b.admin, Target: gate.Client(agent), TargetReader: b.admin,
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
+		Ledger: b, Drain: drain.New(clientset, b.clock), ServerVersion: func() string { return b.serverVersion },
+		Wake:     func(machine string) { b.woken = append(b.woken, machine) },
 		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// FrozenSince implements freeze.Ledger.
+func (b *bed) FrozenSince(time.Time) time.Duration { return b.frozenFor }
 
 // intercepted is the agent's client: it counts writes to Machines and fails where a test wants it to.
 func (b *bed) intercepted() client.Client {
@@ -139,6 +174,9 @@ func (b *bed) fault(verb string, o client.Object) error {
 }
 
 func (b *bed) count(verb string, o client.Object, err error) error {
+	if apierrors.IsConflict(err) {
+		b.conflicts++
+	}
 	if _, ok := o.(*v1alpha1.Machine); ok && err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -162,11 +200,16 @@ func (b *bed) tryReconcile(machine *v1alpha1.Machine) (reconcile.Result, error) 
 	return b.controller.Reconciler().Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(machine)})
 }
 
-// reconcile reconciles once, and reads the Machine again if it is still there.
-func (b *bed) reconcile(machine *v1alpha1.Machine) reconcile.Result {
+// reconcile reconciles once, and again after a conflict with the control plane's own writers, and reads the Machine
+// if it is still there.
+func (b *bed) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 	b.t.Helper()
-	result, err := b.tryReconcile(machine)
-	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func() (bool, error) {
+		b.conflicts = 0
+		var err error
+		result, err = b.tryReconcile(machine)
+		return b.conflicts == 0, err
+	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "a conflict that does not end")
 	b.read(machine)
 	return result
 }
@@ -208,21 +251,11 @@ func (b *bed) ready(machine *v1alpha1.Machine) *corev1.Node {
 	b.t.Helper()
 	b.reconcile(machine)
 	node := b.join(machine)
-	b.settle(machine)
+	b.reconcile(machine)
 	b.setReady(node, corev1.ConditionTrue)
-	b.settle(machine)
+	b.reconcile(machine)
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
 	return node
-}
-
-// settle reconciles until a conflict with the control plane's own writers is over.
-func (b *bed) settle(machine *v1alpha1.Machine) {
-	b.t.Helper()
-	b.Eventually(func() (time.Duration, error) {
-		result, err := b.tryReconcile(machine)
-		return result.RequeueAfter, err
-	}).WithTimeout(agenttest.Wait).ShouldNot(Equal(conflictRetry), "a conflict that does not end")
-	b.read(machine)
 }
 
 func (b *bed) writes() []string {

@@ -6,6 +6,8 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	repairs *prometheus.CounterVec
 	strays  *prometheus.GaugeVec
+	// strayNodes and strayRequests are what strays is, of Nodes and of certificate requests.
+	strayNodes, strayRequests prometheus.Gauge
 }
 
 // NewMetrics registers the metrics.
@@ -19,8 +21,16 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "hollowfleet_stray_instances",
 			Help: "Instances of a provider for which the hub has no Machine. They are never deleted.",
 		}, []string{"provider"}),
+		strayNodes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hollowfleet_stray_nodes",
+			Help: "Nodes that were made for a Machine which the hub does not have. They are never deleted.",
+		}),
+		strayRequests: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hollowfleet_stray_certificate_requests",
+			Help: "Nodes for which a certificate was requested and the hub has no Machine. The requests are never deleted.",
+		}),
 	}
-	registerer.MustRegister(m.repairs, m.strays)
+	registerer.MustRegister(m.repairs, m.strays, m.strayNodes, m.strayRequests)
 	return m
 }
 

@@ -8,9 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -26,8 +29,15 @@ type scope struct {
 	changes  node.Changes
 	// providerIDs are those that the Node of a Machine being deleted may have.
 	providerIDs []string
+	// ending is set for a Machine being deleted when no driver has an instance of it that is not being removed.
+	ending bool
 	// problem is a passing trouble, for the status.
 	problem string
+	// drain is what came of a round of the drain; nil if there was none.
+	drain *policy.Report
+	// updating: the driver has just updated the instance. updateProblem is why it could not.
+	updating      bool
+	updateProblem string
 	// recheckAfter is when the driver wants to be asked again; 0 for never.
 	recheckAfter time.Duration
 }
@@ -44,11 +54,69 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	var resolveErr error
+	s.Limits = plan.LimitsOf(machine, nil)
 	if s.Terminal = c.validate(machine); s.Terminal == nil {
 		resolveErr = c.resolve(ctx, s)
 	}
 	instanceErr := c.observeInstance(ctx, s)
-	return s, errors.Join(resolveErr, instanceErr, c.observeNode(ctx, s))
+	nodeErr := c.observeNode(ctx, s)
+	s.Elapsed = c.elapsed(machine)
+	return s, errors.Join(resolveErr, instanceErr, nodeErr, c.observeUpdate(ctx, s))
+}
+
+// elapsed tells how much of its times a Machine has used up.
+func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
+	var elapsed plan.Elapsed
+	elapsed.Creation = c.since(machine.CreationTimestamp.Time)
+	switch valid := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineConfigurationValidCondition); {
+	case valid == nil:
+	case valid.Status != metav1.ConditionTrue:
+		elapsed.Creation = 0
+	default:
+		elapsed.Creation = min(elapsed.Creation, c.since(valid.LastTransitionTime.Time))
+	}
+	if healthy := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineHealthyCondition); healthy != nil {
+		elapsed.Unhealthy = c.since(healthy.LastTransitionTime.Time)
+	}
+	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
+	switch {
+	case !machine.DeletionTimestamp.IsZero():
+		elapsed.Drain = c.since(machine.DeletionTimestamp.Time)
+	case drained != nil:
+		elapsed.Drain = c.since(drained.LastTransitionTime.Time)
+	}
+	return elapsed
+}
+
+// since returns the time since t that counts.
+func (c *Controller) since(t time.Time) time.Duration {
+	return max(c.Clock.Since(t)-c.Ledger.FrozenSince(t), 0)
+}
+
+// observeUpdate finds out, before anything is drained, whether an instance that is out of date may be updated now.
+func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
+	s.Update.Cordoned = s.Node != nil && s.Node.Annotations[v1alpha1.NodeCordonedAnnotation] == node.ForUpdate
+	if s.Terminal == nil && s.InstanceKnown && (s.Instance == nil || !s.Instance.UpToDate) {
+		s.Terminal = plan.Skewed(s.Machine, c.ServerVersion())
+	}
+	if !plan.OutOfDate(s.Observation) || !plan.Joined(s.Observation) {
+		return nil
+	}
+	err := s.driver.CheckUpdate(ctx, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	var unsupported *driver.InPlaceUnsupportedError
+	var invalid *driver.InvalidConfigurationError
+	switch {
+	case errors.As(err, &unsupported):
+		s.Update.Unsupported = unsupported.Error()
+		return nil
+	case errors.As(err, &invalid):
+		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
+		return nil
+	case err != nil:
+		s.Update.Waiting = err.Error()
+		return fmt.Errorf("asking whether the instance can be updated in place: %w", err)
+	}
+	return c.observeTurn(ctx, s)
 }
 
 // validate checks what the hub's API server cannot, before anything is made.
@@ -86,6 +154,7 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 			return nil
 		}
 		field, provider = fmt.Sprintf("spec.provider of MachineClass %q", class.Name), class.Spec.Provider
+		s.Limits = plan.LimitsOf(s.Machine, class)
 		s.class = &driver.Class{Path: "spec.providerConfig", Config: class.Spec.ProviderConfig, NodeTemplate: class.Spec.NodeTemplate}
 		if class.Spec.SecretRef != nil {
 			s.class.SecretName = class.Spec.SecretRef.Name
@@ -176,8 +245,9 @@ func (c *Controller) judgeRepair(s *scope) {
 func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	found := nodeOf(s.Machine)
 	err := c.Target.Get(ctx, client.ObjectKeyFromObject(found), found)
-	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil {
-		// Gone, or no longer carrying the label by which the cache selects.
+	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil || err == nil && c.cordons.stale(found) {
+		// Gone, or no longer carrying the label by which the cache selects; or the cache does not know yet whether
+		// it is cordoned.
 		err = c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
 	}
 	switch {

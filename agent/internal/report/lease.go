@@ -2,7 +2,9 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,32 +15,66 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// renew writes the Lease. The hub judges by when it sees it change, so the agent's clock may be wrong.
-func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) error {
+const (
+	// retry is how soon a renewal that failed is tried again, and how often the Lease of another agent is read.
+	retry               = 2 * time.Second
+	defaultGraceSeconds = 40
+)
+
+// ErrLeaseLost says that another agent has taken the Lease that this one held. It must not go on: what it has in
+// its queues was decided before. Its next start stands by.
+var ErrLeaseLost = errors.New("another agent has taken the cluster's Lease")
+
+// hold renews the Lease if this agent holds it, or may take it, and returns when to come again.
+func (r *Reporter) hold(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) time.Time {
+	soon := now.Add(min(retry, period(cluster)))
+	taken := false
+	if !r.attempt(ctx, "Lease", func(ctx context.Context) (err error) {
+		taken, err = r.renew(ctx, cluster)
+		return err
+	}) || !taken {
+		return soon
+	}
+	// The next renewal counts from when this one was due, not from when it was done.
+	return now.Add(period(cluster))
+}
+
+// renew writes the Lease. Its times are of the agent's clock, which may be wrong: the hub judges by when it sees
+// the Lease change, and so do agents that stand by.
+func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken bool, err error) {
 	namespace := cluster.Status.Namespace
 	if r.lease == nil || r.lease.Namespace != namespace {
 		if err := r.readLease(ctx, namespace); err != nil {
-			return err
+			return false, err
 		}
 	}
+	if !r.tenure.consider(r.lease) {
+		r.lease = nil // It is read anew each time.
+		return false, nil
+	}
+	begun := r.Clock.Now()
 	next := r.lease.DeepCopy()
+	if ptr.Deref(next.Spec.HolderIdentity, "") != r.Holder {
+		next.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(begun))
+		next.Spec.LeaseTransitions = ptr.To(ptr.Deref(next.Spec.LeaseTransitions, -1) + 1)
+	}
 	next.Spec.HolderIdentity = ptr.To(r.Holder)
-	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(r.Clock.Now()))
+	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
 	next.Spec.LeaseDurationSeconds = ptr.To(max(cluster.Spec.Heartbeat.GraceSeconds, 1))
-	var err error
+	r.tenure.renewing(next)
 	if next.ResourceVersion == "" {
-		next.Spec.AcquireTime = next.Spec.RenewTime
 		err = r.Client.Create(ctx, next)
 	} else {
 		err = r.Client.Update(ctx, next)
 	}
 	if err != nil {
-		// Somebody else has written or removed it: read it again at the next heartbeat.
+		// Somebody else has written or removed it, or this write came through after all: read it again.
 		r.lease = nil
-		return fmt.Errorf("writing Lease %s/%s: %w", namespace, v1alpha1.AgentLeaseName, err)
+		return false, fmt.Errorf("writing Lease %s/%s: %w", namespace, v1alpha1.AgentLeaseName, err)
 	}
 	r.lease = next
-	return nil
+	r.tenure.renewedBy(next, begun)
+	return true, nil
 }
 
 func (r *Reporter) readLease(ctx context.Context, namespace string) error {
@@ -51,5 +87,19 @@ func (r *Reporter) readLease(ctx context.Context, namespace string) error {
 		return fmt.Errorf("getting Lease %s: %w", key, err)
 	}
 	r.lease = lease
+	return nil
+}
+
+// Release gives the Lease up, so that another agent need not wait until it expires. It is for an agent that has
+// stopped acting, and not to be called while Start runs.
+func (r *Reporter) Release(ctx context.Context) error {
+	if _, barred := r.tenure.barred(); barred || r.lease == nil {
+		return nil
+	}
+	next := r.lease.DeepCopy()
+	next.Spec.HolderIdentity = ptr.To("")
+	if err := r.Client.Update(ctx, next); err != nil {
+		return fmt.Errorf("giving up Lease %s/%s: %w", next.Namespace, next.Name, err)
+	}
 	return nil
 }

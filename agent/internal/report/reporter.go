@@ -30,7 +30,7 @@ const (
 	defaultPeriodSeconds = 10
 )
 
-// Deps are what a Reporter works with. All are required but Log.
+// Deps are what a Reporter works with. All are required but Log and TenureChanged.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -44,7 +44,9 @@ type Deps struct {
 	// Freeze returns the freeze state, and Changes receives after it changed.
 	Freeze  func() freeze.State
 	Changes <-chan struct{}
-	// Holder identifies this process in the Lease.
+	// TenureChanged, if not nil, is called after it may have changed whether this agent may act.
+	TenureChanged func()
+	// Holder identifies this agent in the Lease. No other process has the same.
 	Holder       string
 	AgentVersion string
 	Clock        clock.WithTicker
@@ -55,7 +57,10 @@ type Deps struct {
 type Reporter struct {
 	Deps
 	lease    *coordinationv1.Lease
+	tenure   *tenure
 	capacity settling
+	// said is what was last told of the tenure.
+	said string
 	// failing remembers which writes failed last, so that each is logged once.
 	failing map[string]bool
 }
@@ -66,10 +71,14 @@ func New(deps Deps) (*Reporter, error) {
 		deps.Freeze == nil || deps.Changes == nil || deps.Holder == "" || deps.Clock == nil {
 		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, a holder and a clock")
 	}
-	return &Reporter{Deps: deps, failing: map[string]bool{}}, nil
+	return &Reporter{Deps: deps, tenure: newTenure(deps.Holder, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
 }
 
-// Start reports until ctx ends. It waits for the Cluster to be joined.
+// Barred tells why this agent may not act now: because it does not hold the Lease.
+func (r *Reporter) Barred() (why freeze.Bar, barred bool) { return r.tenure.barred() }
+
+// Start reports until ctx ends. It waits for the Cluster to be joined, and stands by while another agent has the
+// Lease; when another one takes it, the error is ErrLeaseLost.
 func (r *Reporter) Start(ctx context.Context) error {
 	renewAt, statusAt := r.Clock.Now(), r.Clock.Now()
 	for {
@@ -79,13 +88,16 @@ func (r *Reporter) Start(ctx context.Context) error {
 			renewAt, statusAt = now.Add(waiting), now.Add(waiting)
 		} else {
 			if !now.Before(renewAt) {
-				// The next renewal counts from when this one was due, not from when it was done.
-				renewAt = now.Add(period(cluster))
-				r.attempt(ctx, "Lease", func(ctx context.Context) error { return r.renew(ctx, cluster) })
+				renewAt = r.hold(ctx, cluster, now)
+				if err := r.told(); err != nil {
+					return err
+				}
 			}
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
-				r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, cluster) })
+				if _, barred := r.tenure.barred(); !barred {
+					r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, cluster) })
+				}
 			}
 		}
 		next := renewAt
@@ -105,9 +117,25 @@ func (r *Reporter) Start(ctx context.Context) error {
 	}
 }
 
+// told tells of a change of who holds the Lease.
+func (r *Reporter) told() error {
+	why, _ := r.tenure.barred()
+	if why.Reason+why.Message == r.said {
+		return nil
+	}
+	r.said = why.Reason + why.Message
+	if r.TenureChanged != nil {
+		r.TenureChanged()
+	}
+	if to, lost := r.tenure.lost(); lost {
+		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
+	}
+	return nil
+}
+
 // Joined tells whether the hub has accepted a Cluster and made its namespace, so that its agent may work.
 func Joined(cluster *v1alpha1.Cluster) bool {
-	return cluster != nil && cluster.Spec.Acceptance == v1alpha1.AcceptanceAccepted && cluster.Status.Namespace != ""
+	return cluster != nil && cluster.Accepted() && cluster.Status.Namespace != ""
 }
 
 func period(cluster *v1alpha1.Cluster) time.Duration {
@@ -118,12 +146,12 @@ func period(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func (r *Reporter) attempt(ctx context.Context, what string, write func(context.Context) error) {
+func (r *Reporter) attempt(ctx context.Context, what string, write func(context.Context) error) (ok bool) {
 	bounded, cancel := context.WithTimeout(ctx, longestWrite)
 	defer cancel()
 	err := write(bounded)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	if err != nil && !r.failing[what] {
 		r.Log.Error(err, "Reporting to the hub fails", "what", what)
@@ -132,6 +160,7 @@ func (r *Reporter) attempt(ctx context.Context, what string, write func(context.
 		r.Log.Info("Reporting to the hub again", "what", what)
 	}
 	r.failing[what] = err != nil
+	return err == nil
 }
 
 func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {

@@ -20,7 +20,7 @@ var _ = Describe("An agent", func() {
 	It("should be Unknown, with its Machines as Ready as before, when it is silent for longer than the grace period", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "stopped", 2)
 		fleet.ExpectReady(ctx, broken, "stopped", 2)
-		seen := watchPool(ctx, broken, "stopped")
+		seen := fleet.Watch(ctx, broken, "stopped")
 		setHeartbeat(ctx, v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 4})
 
 		agent := broken.Agent
@@ -36,13 +36,13 @@ var _ = Describe("An agent", func() {
 		Expect(agent.Signal(syscall.SIGCONT)).To(Succeed())
 		expectCondition(ctx, broken, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
 		fleet.ExpectReady(ctx, broken, "stopped", 3)
-		seen.expect(ctx, 3, 0)
+		seen.Expect(ctx, 3, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should start frozen and delete nothing when it is killed and started again while the hub is silent", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "reborn", 2)
 		fleet.ExpectReady(ctx, broken, "reborn", 2)
-		seen := watchPool(ctx, broken, "reborn")
+		seen := fleet.Watch(ctx, broken, "reborn")
 		resume := pause(ctx, fleet.Hub, apiServer)
 		endAgent(broken, syscall.SIGKILL)
 		startAgent(ctx, broken)
@@ -53,13 +53,13 @@ var _ = Describe("An agent", func() {
 		resumeHub(ctx, resume)
 		fleet.Scale(ctx, deployment, 3)
 		fleet.ExpectReady(ctx, broken, "reborn", 3)
-		seen.expect(ctx, 3, 0)
+		seen.Expect(ctx, 3, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should leave pod and Node of a Machine that was removed by force, and say so", func(ctx SpecContext) {
 		machine := newMachine(ctx, "forced-1", "forced")
 		fleet.ExpectReady(ctx, broken, "forced", 1)
-		seen := watchPool(ctx, broken, "forced")
+		seen := fleet.Watch(ctx, broken, "forced")
 		endAgent(broken, syscall.SIGTERM)
 		DeferCleanup(func(ctx SpecContext) { startAgent(ctx, broken) }, NodeTimeout(fleettest.Patience))
 		Expect(fleet.HubClient.Delete(ctx, machine)).To(Succeed())
@@ -77,8 +77,8 @@ var _ = Describe("An agent", func() {
 		}).Should(Succeed(), "the agent reports what it leaves")
 		expectHealthy(ctx)
 		expectStanding(ctx, "forced", 1)
-		Expect(seen.nodes.names(ending)).To(BeEmpty(), "absence is never an order")
-		Expect(seen.pods.names(ending)).To(BeEmpty(), "absence is never an order")
+		Expect(seen.Nodes.Ending()).To(BeEmpty(), "absence is never an order")
+		Expect(seen.Pods.Ending()).To(BeEmpty(), "absence is never an order")
 	}, SpecTimeout(4*fleettest.Patience))
 })
 

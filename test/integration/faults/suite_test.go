@@ -22,7 +22,7 @@ var (
 	// broken is the cluster that the specs break, other the one that must not notice.
 	broken, other *localfleet.Member
 	// onlookers watch the residents.
-	onlookers []*witness
+	onlookers []*fleettest.Witness
 )
 
 func TestFaults(t *testing.T) {
@@ -45,7 +45,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	for _, member := range fleet.Members {
 		fleet.ExpectReady(ctx, member, residents, 1)
-		onlookers = append(onlookers, watchPool(ctx, member, residents))
+		onlookers = append(onlookers, fleet.Watch(ctx, member, residents))
 	}
 }, NodeTimeout(fleettest.StartTimeout+fleettest.Patience))
 
@@ -55,7 +55,7 @@ var _ = BeforeEach(func() {
 	DeferCleanup(func(ctx SpecContext) {
 		expectHealthy(ctx)
 		for _, onlooker := range onlookers {
-			onlooker.expect(ctx, 1, 0)
+			onlooker.Expect(ctx, 1, 0)
 		}
 	}, NodeTimeout(2*fleettest.Patience))
 })

@@ -23,7 +23,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		undisturbed := fleet.NewDeployment(ctx, other, "silent", 1)
 		fleet.ExpectReady(ctx, broken, "silent", 2)
 		fleet.ExpectReady(ctx, other, "silent", 1)
-		seen := watchPool(ctx, broken, "silent")
+		seen := fleet.Watch(ctx, broken, "silent")
 
 		resume := pause(ctx, broken.Cluster, apiServer)
 		expectCondition(ctx, broken, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
@@ -40,7 +40,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		resume(ctx)
 		fleet.ExpectReady(ctx, broken, "silent", 3)
 		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
-		seen.expect(ctx, 3, 0)
+		seen.Expect(ctx, 3, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should not freeze its cluster with two blips shorter than --freeze-after", func(ctx SpecContext) {
@@ -48,7 +48,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		fleet.NewDeployment(ctx, broken, "blips", 1)
 		fleet.ExpectReady(ctx, broken, "blips", 1)
 		expectHealthy(ctx)
-		seen := watchPool(ctx, broken, "blips")
+		seen := fleet.Watch(ctx, broken, "blips")
 		before := conditionOf(ctx, NewWithT(GinkgoT()), broken, v1alpha1.ClusterAgentFrozenCondition)
 
 		ready, err := broken.Cluster.Ready()
@@ -65,26 +65,26 @@ var _ = Describe("A workload cluster's API server", func() {
 		thawedFor(ctx, freezeAfter)
 		after := conditionOf(ctx, NewWithT(GinkgoT()), broken, v1alpha1.ClusterAgentFrozenCondition)
 		Expect(after).To(Equal(before), "the agent has not been frozen in between")
-		seen.expect(ctx, 1, 0)
+		seen.Expect(ctx, 1, 0)
 	}, SpecTimeout(3*fleettest.Patience))
 
 	It("should lose nothing when its etcd is killed", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "etcd", 2)
 		fleet.ExpectReady(ctx, broken, "etcd", 2)
-		seen := watchPool(ctx, broken, "etcd")
+		seen := fleet.Watch(ctx, broken, "etcd")
 		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
 		fleet.Scale(ctx, deployment, 4)
 		fleet.ExpectReady(ctx, broken, "etcd", 4)
 		fleet.Scale(ctx, deployment, 1)
 		Expect(broken.Cluster.Component(ctx, "kill", "etcd")).To(Succeed())
 		fleet.ExpectReady(ctx, broken, "etcd", 1)
-		seen.expect(ctx, 4, 3)
+		seen.Expect(ctx, 4, 3)
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should keep pod and Node of a deleted Machine while its cluster is frozen, and lose them after the thaw", func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, broken, "ordered", 1)
 		machine := fleet.ExpectReady(ctx, broken, "ordered", 1)[0]
-		seen := watchPool(ctx, broken, "ordered")
+		seen := fleet.Watch(ctx, broken, "ordered")
 
 		restore := forbidProbe(ctx)
 		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)
@@ -105,7 +105,7 @@ var _ = Describe("A workload cluster's API server", func() {
 			}
 		}).Should(Succeed(), "the order is carried out after the thaw")
 		fleet.ExpectReady(ctx, broken, "ordered", 1)
-		seen.expect(ctx, 2, 1)
+		seen.Expect(ctx, 2, 1)
 	}, SpecTimeout(4*fleettest.Patience))
 })
 

@@ -1,4 +1,4 @@
-package faults
+package fleettest
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,17 +25,17 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-// witness watches everything that belongs to one pool and misses no change: after a break it goes on with the
-// resource version at which it stopped.
-type witness struct {
-	machines, pods, nodes *journal
+// Witness watches everything that belongs to one pool. After a break it goes on with the resource version at which
+// it stopped, and so misses nothing; only an API server that was restarted meanwhile may have forgotten that, and
+// then the witness compares with what is there.
+type Witness struct {
+	Machines, Pods, Nodes *Journal
 }
 
-// journal is what has happened to the objects of one kind.
-type journal struct {
+// Journal is what has happened to the objects of one kind.
+type Journal struct {
 	kind string
 	// list reads what is there now.
 	list func(ctx context.Context) (client.ObjectList, error)
@@ -49,77 +51,132 @@ type journal struct {
 	wrong []string
 }
 
-// watchPool begins to watch a pool of member, until the spec or suite that calls it ends.
-func watchPool(ctx context.Context, member *localfleet.Member, pool string) *witness {
+// Watch begins to watch a pool of member, until the spec or suite that calls it ends.
+func (f *Fleet) Watch(ctx context.Context, member *localfleet.Member, pool string) *Witness {
 	GinkgoHelper()
 	target, err := member.Cluster.RESTConfig()
 	Expect(err).NotTo(HaveOccurred())
-	labelled := client.MatchingLabels{fleettest.PoolLabel: pool}
+	hub, scheme := f.HubConfig, f.HubClient.Scheme()
+	labelled := client.MatchingLabels{PoolLabel: pool}
 	everything := func(client.Object) bool { return true }
 	// Pods carry no label of the pool; they are named after their Machines, and those after their pool.
 	named := func(o client.Object) bool { return strings.HasPrefix(o.GetName(), pool+"-") }
-	return &witness{
-		machines: watchKind(ctx, "Machine", fleet.HubConfig, &v1alpha1.MachineList{}, everything, client.InNamespace(member.Name), labelled),
-		pods:     watchKind(ctx, "Pod", target, &corev1.PodList{}, named, client.HasLabels{v1alpha1.MachineNameLabel}),
-		nodes:    watchKind(ctx, "Node", target, &corev1.NodeList{}, everything, labelled),
+	return &Witness{
+		Machines: watchKind(ctx, "Machine", hub, scheme, &v1alpha1.MachineList{}, everything, client.InNamespace(member.Name), labelled),
+		Pods:     watchKind(ctx, "Pod", target, scheme, &corev1.PodList{}, named, client.HasLabels{v1alpha1.MachineNameLabel}),
+		Nodes:    watchKind(ctx, "Node", target, scheme, &corev1.NodeList{}, everything, labelled),
 	}
 }
 
-func watchKind(ctx context.Context, kind string, config *rest.Config, list client.ObjectList, counts func(client.Object) bool, options ...client.ListOption) *journal {
+func watchKind(ctx context.Context, kind string, config *rest.Config, scheme *runtime.Scheme, list client.ObjectList, counts func(client.Object) bool, options ...client.ListOption) *Journal {
 	GinkgoHelper()
-	c, err := client.NewWithWatch(config, client.Options{Scheme: fleet.HubClient.Scheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	j := &journal{
+	j := &Journal{
 		kind: kind, counts: counts, live: map[types.UID]string{}, made: map[types.UID]string{}, ending: map[types.UID]string{}, ready: map[types.UID]bool{},
 		list: func(ctx context.Context) (client.ObjectList, error) {
 			now := list.DeepCopyObject().(client.ObjectList)
 			return now, c.List(ctx, now, options...)
 		},
 	}
-	first, err := j.list(ctx)
+	version, err := j.look(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	j.each(first, func(object client.Object) { j.see(watch.Added, object) })
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	watcher, err := watchtools.NewRetryWatcherWithContext(watching, first.GetResourceVersion(), &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), append(slices.Clone(options), &client.ListOptions{Raw: &raw})...)
-		},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	lister := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+		return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), append(slices.Clone(options), &client.ListOptions{Raw: &raw})...)
+	}}
+	done := make(chan struct{})
 	go func() {
-		for event := range watcher.ResultChan() {
-			object, ok := event.Object.(client.Object)
-			if !ok || event.Type == watch.Error {
-				j.accuse("the watch broke: %v", event.Object)
-				continue
-			}
-			j.see(event.Type, object)
+		defer close(done)
+		for watching.Err() == nil {
+			j.follow(watching, lister, version)
+			version = j.lookAgain(watching)
 		}
 	}()
 	DeferCleanup(func() {
 		cancel()
-		<-watcher.Done()
+		<-done
 	})
 	return j
 }
 
-func (j *journal) accuse(format string, args ...any) {
+// follow notes what happens from version on, until ctx ends or the API server no longer knows that version.
+func (j *Journal) follow(ctx context.Context, lister *cache.ListWatch, version string) {
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, version, lister)
+	if err != nil {
+		j.accuse("watching from %s: %v", version, err)
+		return
+	}
+	defer func() { <-watcher.Done() }()
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		if ok && event.Type != watch.Error {
+			j.see(event.Type, object)
+			continue
+		}
+		if !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+			j.accuse("the watch broke: %v", event.Object)
+		}
+		return
+	}
+}
+
+// look compares with what is there, and returns the version of that.
+func (j *Journal) look(ctx context.Context) (string, error) {
+	now, err := j.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	there := map[types.UID]bool{}
+	err = j.each(now, func(object client.Object) {
+		there[object.GetUID()] = true
+		j.see(watch.Added, object)
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for uid, name := range j.live {
+		if !there[uid] {
+			j.ending[uid] = name
+			delete(j.live, uid)
+		}
+	}
+	return now.GetResourceVersion(), err
+}
+
+// lookAgain looks until the API server answers.
+func (j *Journal) lookAgain(ctx context.Context) string {
+	ticker := time.NewTicker(Glance)
+	defer ticker.Stop()
+	for {
+		if version, err := j.look(ctx); err == nil {
+			return version
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-ticker.C:
+		}
+	}
+}
+
+func (j *Journal) accuse(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.wrong = append(j.wrong, j.kind+": "+fmt.Sprintf(format, args...))
 }
 
 // each calls do for every object of list that counts.
-func (j *journal) each(list client.ObjectList, do func(client.Object)) {
-	Expect(meta.EachListItem(list, func(item runtime.Object) error {
+func (j *Journal) each(list client.ObjectList, do func(client.Object)) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
 		if object := item.(client.Object); j.counts(object) {
 			do(object)
 		}
 		return nil
-	})).To(Succeed())
+	})
 }
 
-func (j *journal) see(event watch.EventType, object client.Object) {
+func (j *Journal) see(event watch.EventType, object client.Object) {
 	if !j.counts(object) || event == watch.Bookmark {
 		return
 	}
@@ -149,9 +206,9 @@ func (j *journal) see(event watch.EventType, object client.Object) {
 func readyOf(object client.Object) bool {
 	switch object := object.(type) {
 	case *v1alpha1.Machine:
-		return fleettest.MachineReady(object)
+		return MachineReady(object)
 	case *corev1.Node:
-		return fleettest.NodeReady(*object)
+		return NodeReady(*object)
 	}
 	return false
 }
@@ -168,48 +225,55 @@ func restartsOf(object client.Object) int32 {
 	return restarts
 }
 
-// doomed is how many Machines have been ordered to go so far.
-func (w *witness) doomed() int { return len(w.machines.names(ending)) }
+// Doomed is how many Machines have been ordered to go so far.
+func (w *Witness) Doomed() int { return len(w.Machines.Ending()) }
 
-func (j *journal) names(of func(*journal) map[types.UID]string) []string {
+// Made, Ending and Live are the sorted names of the objects ever seen, of those ever seen being deleted or gone,
+// and of those there now. An object that was made twice is there twice.
+func (j *Journal) Made() []string { return j.names(j.made) }
+
+// Ending is explained with Made.
+func (j *Journal) Ending() []string { return j.names(j.ending) }
+
+// Live is explained with Made.
+func (j *Journal) Live() []string { return j.names(j.live) }
+
+func (j *Journal) names(of map[types.UID]string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Sorted(maps.Values(of(j)))
+	return slices.Sorted(maps.Values(of))
 }
 
-func made(j *journal) map[types.UID]string   { return j.made }
-func ending(j *journal) map[types.UID]string { return j.ending }
-func live(j *journal) map[types.UID]string   { return j.live }
-
-// expect says how the pool has fared since the witness came: exactly so many Machines made, the first ones
+// Expect says how the pool has fared since the witness came: exactly so many Machines made, the first ones
 // included, and so many deleted, each with one pod and one Node, and no pod or Node gone whose Machine was not
 // ordered to go.
-func (w *witness) expect(ctx context.Context, wasMade, wasDeleted int) {
+func (w *Witness) Expect(ctx context.Context, wasMade, wasDeleted int) {
 	GinkgoHelper()
-	for _, j := range []*journal{w.machines, w.pods, w.nodes} {
-		j.catchUp(ctx)
-		Expect(j.verdict()).To(BeEmpty())
-		Expect(j.names(made)).To(HaveLen(wasMade), "every %s that ever was", j.kind)
-		Expect(j.names(ending)).To(HaveLen(wasDeleted), "every %s that was deleted", j.kind)
-		Expect(j.names(ending)).To(Equal(w.machines.names(ending)), "a %s goes for its Machine alone", j.kind)
+	for _, j := range []*Journal{w.Machines, w.Pods, w.Nodes} {
+		j.CatchUp(ctx)
+		Expect(j.Verdict()).To(BeEmpty())
+		Expect(j.Made()).To(HaveLen(wasMade), "every %s that ever was", j.kind)
+		Expect(j.Ending()).To(HaveLen(wasDeleted), "every %s that was deleted", j.kind)
+		Expect(j.Ending()).To(Equal(w.Machines.Ending()), "a %s goes for its Machine alone", j.kind)
 	}
 }
 
-func (j *journal) verdict() []string {
+// Verdict is what must never have happened, and did.
+func (j *Journal) Verdict() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.wrong)
 }
 
-// catchUp waits until the watch has told all that the API server knows.
-func (j *journal) catchUp(ctx context.Context) {
+// CatchUp waits until the watch has told all that the API server knows.
+func (j *Journal) CatchUp(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		list, err := j.list(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		var names []string
-		j.each(list, func(object client.Object) { names = append(names, object.GetName()) })
+		g.Expect(j.each(list, func(object client.Object) { names = append(names, object.GetName()) })).To(Succeed())
 		slices.Sort(names)
-		g.Expect(j.names(live)).To(Equal(names))
+		g.Expect(j.Live()).To(Equal(names))
 	}).Should(Succeed(), "the watch of every %s goes on", j.kind)
 }

@@ -3,6 +3,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -59,6 +60,21 @@ type Observation struct {
 	NodeDiffers bool
 	// ForeignNode is set if a Node of the Machine's name exists that is somebody else's.
 	ForeignNode bool
+	// Update is about an instance that is out of date.
+	Update Update
+	// Limits of the Machine and its class.
+	Limits Limits
+	// Elapsed is how much of them is used up.
+	Elapsed Elapsed
+}
+
+// Elapsed are times that do not count while frozen.
+type Elapsed struct {
+	// Creation is since the Machine was made, or since its configuration was put right.
+	Creation time.Duration
+	// Unhealthy is since the condition Healthy is False, as the hub has it; Drain is since the drain of an update
+	// in place began, or since the deletion.
+	Unhealthy, Drain time.Duration
 }
 
 // Action is one step.
@@ -68,11 +84,15 @@ type Action string
 const (
 	AddFinalizer   Action = "AddFinalizer"
 	CreateInstance Action = "CreateInstance"
-	UpdateInstance Action = "UpdateInstance"
 	// RemoveInstance takes away an instance that is over, so that it can be made anew.
 	RemoveInstance Action = "RemoveInstance"
 	SyncNode       Action = "SyncNode"
 	SetProviderID  Action = "SetProviderID"
+	UncordonNode   Action = "UncordonNode"
+	CordonNode     Action = "CordonNode"
+	// DrainNode is one round of a drain. While the drain is not over nothing that follows is done.
+	DrainNode      Action = "DrainNode"
+	UpdateInstance Action = "UpdateInstance"
 )
 
 // Decide returns what to do now. What it leaves out is waiting for an event.
@@ -87,14 +107,33 @@ func Decide(o Observation) []Action {
 		}
 		actions = append(actions, step)
 	}
-	if o.Node == nil {
-		return actions
+	actions = append(actions, node(o)...)
+	if OutOfDate(o) {
+		actions = append(actions, update(o)...)
 	}
+	return actions
+}
+
+// OutOfDate tells whether there is an instance to be updated.
+func OutOfDate(o Observation) bool {
+	return o.InstanceKnown && o.Terminal == nil && o.Instance != nil && !o.Instance.UpToDate &&
+		o.Instance.State != Deleting && o.Instance.State != Failed
+}
+
+// node returns what there is to do to the Node.
+func node(o Observation) []Action {
+	if o.Node == nil {
+		return nil
+	}
+	var actions []Action
 	if o.NodeDiffers && (o.Terminal == nil || !o.Terminal.Node) {
 		actions = append(actions, SyncNode)
 	}
 	if o.Machine.Spec.ProviderID == nil && o.Node.Spec.ProviderID != "" && o.Node.Spec.ProviderID == o.ProviderID {
 		actions = append(actions, SetProviderID)
+	}
+	if uncordons(o) {
+		actions = append(actions, UncordonNode)
 	}
 	return actions
 }
@@ -105,14 +144,8 @@ func instance(o Observation) Action {
 		return ""
 	case o.Instance == nil:
 		return CreateInstance
-	case o.Instance.State == Deleting:
-		return ""
 	case o.Instance.State == Failed && o.MayRepair:
 		return RemoveInstance
-	case o.Instance.State == Failed:
-		return ""
-	case !o.Instance.UpToDate:
-		return UpdateInstance
 	}
 	return ""
 }

@@ -16,6 +16,8 @@ func observation(change func(*Observation)) Observation {
 	machine := &v1alpha1.Machine{}
 	machine.Finalizers = []string{v1alpha1.MachineFinalizer}
 	node := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}
+	node.Status.NodeInfo.KubeletVersion = "v1.37.1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	o := Observation{
 		Machine: machine, InstanceKnown: true, NodeKnown: true, MayRepair: true, ProviderID: id, Node: node,
 		Instance: &Instance{State: Running, UpToDate: true},
@@ -23,6 +25,11 @@ func observation(change func(*Observation)) Observation {
 	machine.Spec.ProviderID = ptr.To(id)
 	change(&o)
 	return o
+}
+
+// begun makes o an update in place that is under way: the node is cordoned, the instance out of date.
+func begun(o *Observation) {
+	o.Instance.UpToDate, o.Node.Spec.Unschedulable, o.Update.Cordoned = false, true, true
 }
 
 func TestDecide(t *testing.T) {
@@ -40,7 +47,47 @@ func TestDecide(t *testing.T) {
 		"should create nothing of an invalid machine":          {func(o *Observation) { missing(o); o.Terminal = &Terminal{} }, nil},
 		"should create nothing when it cannot see":             {func(o *Observation) { missing(o); o.InstanceKnown = false }, nil},
 		"should create again what was lost":                    {func(o *Observation) { o.Instance = nil }, []Action{CreateInstance}},
-		"should update what is out of date":                    {func(o *Observation) { o.Instance.UpToDate = false }, []Action{UpdateInstance}},
+		"should empty the node of what is out of date, and update it": {
+			func(o *Observation) { o.Instance.UpToDate = false }, []Action{CordonNode, DrainNode, UpdateInstance},
+		},
+		"should leave a node cordoned that somebody else cordoned": {
+			func(o *Observation) { o.Instance.UpToDate, o.Node.Spec.Unschedulable = false, true }, []Action{DrainNode, UpdateInstance},
+		},
+		"should not drain when the class says so": {
+			func(o *Observation) { o.Instance.UpToDate, o.Limits.SkipDrain = false, true }, []Action{UpdateInstance},
+		},
+		"should update what has no node without a drain": {
+			func(o *Observation) { o.Instance.UpToDate, o.Node = false, nil }, []Action{UpdateInstance},
+		},
+		"should update what has not joined without a drain": {
+			func(o *Observation) { o.Instance.UpToDate, o.Machine.Spec.ProviderID = false, nil }, []Action{SetProviderID, UpdateInstance},
+		},
+		"should not update when it cannot see the node": {
+			func(o *Observation) { o.Instance.UpToDate, o.Node, o.NodeKnown = false, nil, false }, nil,
+		},
+		"should drain nothing that the driver cannot update": {
+			func(o *Observation) { o.Instance.UpToDate, o.Update.Unsupported = false, "no way" }, nil,
+		},
+		"should give the node back when the driver turns out not to update": {
+			func(o *Observation) {
+				o.Instance.UpToDate, o.Update = false, Update{Unsupported: "no way", Cordoned: true}
+			}, []Action{UncordonNode},
+		},
+		"should wait for its turn":                        {func(o *Observation) { o.Instance.UpToDate, o.Update.Waiting = false, "others" }, nil},
+		"should go on with an update that has begun":      {func(o *Observation) { begun(o); o.Update.Waiting = "others" }, []Action{DrainNode, UpdateInstance}},
+		"should make anew what the update has taken away": {func(o *Observation) { begun(o); o.Instance = nil }, []Action{CreateInstance}},
+		"should wait for the node after the update": {
+			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Node.Status.Conditions = true, nil }, nil,
+		},
+		"should wait for the version after the update": {
+			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.36.0" }, nil,
+		},
+		"should give the node back when the update is through": {
+			func(o *Observation) { begun(o); o.Instance.UpToDate, o.Machine.Spec.Versions.Kubelet = true, "1.37.1" }, []Action{UncordonNode},
+		},
+		"should give the node back when the update turns invalid": {
+			func(o *Observation) { begun(o); o.Terminal = &Terminal{} }, []Action{UncordonNode},
+		},
 		"should update nothing with an invalid configuration": {
 			func(o *Observation) { o.Instance.UpToDate, o.Terminal = false, &Terminal{} }, nil,
 		},

@@ -3,12 +3,14 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -19,7 +21,12 @@ type Input struct {
 	plan.Observation
 	// Problem is a passing trouble with the instance, for people; empty if there is none.
 	Problem string
-	Now     time.Time
+	// Drain is what came of the drain; nil if nothing was drained at this look.
+	Drain *policy.Report
+	// Updating: the driver has just been told to update the instance. UpdateProblem is why it could not.
+	Updating      bool
+	UpdateProblem string
+	Now           time.Time
 }
 
 // startingTable is what Ready asks for until the Node is up.
@@ -39,9 +46,13 @@ func Compute(in Input) v1alpha1.MachineStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration = in.Machine.Generation
 
-	changed := setError(&status, in)
+	changed := setValid(&status, in)
 	changed = setPodRunning(&status, in) || changed
 	changed = setNodeReady(&status, in) || changed
+	changed = setHealthy(&status, in) || changed
+	changed = setUpdated(&status, in) || changed
+	changed = setDrained(&status, in) || changed
+	setError(&status, in)
 	ready := readyOf(status, in)
 	changed = conditions.Set(&status.Conditions, ready, in.Now) || changed
 	setNode(&status, in)
@@ -53,18 +64,31 @@ func Compute(in Input) v1alpha1.MachineStatus {
 	return status
 }
 
-func setError(status *v1alpha1.MachineStatus, in Input) bool {
+// setError repeats the terminal error: one of the configuration, else a timeout.
+func setError(status *v1alpha1.MachineStatus, in Input) {
+	found := in.Terminal
+	if found == nil {
+		found = timeout(*status, in)
+	}
+	if found == nil {
+		found = &plan.Terminal{}
+	}
+	status.ErrorReason, status.ErrorMessage, status.FailureMessage = found.Reason, found.Message, found.Message
+}
+
+func setValid(status *v1alpha1.MachineStatus, in Input) bool {
 	condition := metav1.Condition{
 		Type: v1alpha1.MachineConfigurationValidCondition, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonValid, ObservedGeneration: in.Machine.Generation,
 	}
-	status.ErrorReason, status.ErrorMessage, status.FailureMessage = "", "", ""
+	since := in.Now
 	if in.Terminal != nil {
-		status.ErrorReason, status.ErrorMessage = in.Terminal.Reason, in.Terminal.Message
-		status.FailureMessage = in.Terminal.Message
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, in.Terminal.Reason, in.Terminal.Message
+	} else if meta.FindStatusCondition(status.Conditions, condition.Type) == nil && !in.Machine.CreationTimestamp.IsZero() {
+		// The creation timeout counts from here on.
+		since = in.Machine.CreationTimestamp.Time
 	}
-	return conditions.Set(&status.Conditions, condition, in.Now)
+	return conditions.Set(&status.Conditions, condition, since)
 }
 
 func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
@@ -159,6 +183,9 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 	if up(status) {
 		table = runningTable
 	}
+	if reasonOf(status, v1alpha1.MachineHealthyCondition) == v1alpha1.ReasonUnhealthyNodeCondition {
+		table = slices.Concat(table, []conditions.Part{{Type: v1alpha1.MachineHealthyCondition, Wanted: metav1.ConditionTrue}})
+	}
 	return conditions.Summarize(status.Conditions, table, in.Machine.Generation)
 }
 
@@ -183,14 +210,29 @@ func setNode(status *v1alpha1.MachineStatus, in Input) {
 	status.Addresses = node.Status.Addresses
 }
 
+// phaseOf sums a status up. The first line that holds is the phase:
+//
+//	Terminating   the Machine is being deleted
+//	Failed        a timeout has passed; or the configuration is invalid, and pod and Node are not up
+//	Updating      an update in place is drained for, made, or waits for the Node to be Ready again
+//	Running       the Node is Ready
+//	Unknown       the Node was Ready once, and nobody hears of it now
+//	Running       the Node was Ready once; the Ready condition tells what is wrong now
+//	Provisioning  there is an instance, and its Node has never been Ready
+//	Pending       there is nothing yet
+//
+// A phase is left as soon as its line does not hold any more: a Machine that Failed by a timeout and whose Node
+// is Ready again is Running.
 func phaseOf(status v1alpha1.MachineStatus, in Input) v1alpha1.MachinePhase {
-	wasUp := status.Phase == v1alpha1.MachineRunning || status.Phase == v1alpha1.MachineUnknown
 	nodeReady := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineNodeReadyCondition)
+	wasUp := wasUp(in.Machine.Status)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero():
 		return v1alpha1.MachineTerminating
-	case in.Terminal != nil && !up(status):
+	case isTimeout(status.ErrorReason), status.ErrorReason != "" && !up(status):
 		return v1alpha1.MachineFailed
+	case updating(status):
+		return v1alpha1.MachineUpdating
 	case nodeReady.Status == metav1.ConditionTrue:
 		return v1alpha1.MachineRunning
 	case wasUp && nodeReady.Status == metav1.ConditionUnknown:

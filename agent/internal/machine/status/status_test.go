@@ -41,7 +41,8 @@ func input(machine *v1alpha1.Machine, change func(*Input)) Input {
 	machine.Spec.ProviderID = ptr.To("id")
 	in := Input{Now: now, Observation: plan.Observation{
 		Machine: machine, InstanceKnown: true, NodeKnown: true,
-		Instance: &plan.Instance{State: plan.Running}, Node: node(corev1.ConditionTrue),
+		Instance: &plan.Instance{State: plan.Running, UpToDate: true}, Node: node(corev1.ConditionTrue),
+		Limits: plan.LimitsOf(machine, nil),
 	}}
 	change(&in)
 	return in

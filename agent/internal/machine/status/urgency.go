@@ -12,12 +12,20 @@ import (
 )
 
 // Urgent tells whether a change of status is written at once. What is not urgent is a machine on its way to
-// Ready: it is written only when it makes no progress for a while.
+// Ready, or on its way out: it is written only when it makes no progress for a while.
 func Urgent(before, after v1alpha1.MachineStatus) bool {
 	wasReady, isReady := ready(before), ready(after)
 	switch {
+	case needsAPerson(after) && reasonOf(before, v1alpha1.MachineDrainedCondition) != reasonOf(after, v1alpha1.MachineDrainedCondition):
+		return true
 	case after.Phase == v1alpha1.MachineTerminating:
 		return false
+	case updating(after) != updating(before), updating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
+		// The deadline of the drain counts from here, and its siblings wait for it.
+		return true
+	case healthy(before) != healthy(after) && healthy(before) == metav1.ConditionTrue:
+		// The health timeout counts from here.
+		return true
 	case isReady == metav1.ConditionTrue:
 		return true
 	case wasReady == metav1.ConditionTrue:
@@ -28,8 +36,22 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 	return podFails(after) && !podFails(before)
 }
 
+// needsAPerson tells whether a drain goes on, or went, in a way that somebody should know of.
+func needsAPerson(status v1alpha1.MachineStatus) bool {
+	reason := reasonOf(status, v1alpha1.MachineDrainedCondition)
+	return reason == v1alpha1.ReasonMisconfiguredBudget || reason == v1alpha1.ReasonDrainTimedOut
+}
+
 func ready(status v1alpha1.MachineStatus) metav1.ConditionStatus {
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ReadyCondition); condition != nil {
+	return statusOf(status, v1alpha1.ReadyCondition)
+}
+
+func healthy(status v1alpha1.MachineStatus) metav1.ConditionStatus {
+	return statusOf(status, v1alpha1.MachineHealthyCondition)
+}
+
+func statusOf(status v1alpha1.MachineStatus, conditionType string) metav1.ConditionStatus {
+	if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
 		return condition.Status
 	}
 	return metav1.ConditionUnknown

@@ -72,14 +72,17 @@ func realCluster(t *testing.T) *cluster {
 	return shared
 }
 
-func startCluster(t *testing.T) *cluster {
+// startCluster starts a control plane of its own, with further arguments for simcluster.
+func startCluster(t *testing.T, arguments ...string) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hollow-node-test-") //nolint:usetesting // The cluster outlives the test that starts it.
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(binary(t, "simcluster"), "start", "--name", "c1", "--data-dir", dir,
-		"--components", "etcd,kube-apiserver,kube-controller-manager,kube-scheduler")
+	command := exec.Command(binary(t, "simcluster"), append([]string{
+		"start", "--name", "c1", "--data-dir", dir,
+		"--components", "etcd,kube-apiserver,kube-controller-manager,kube-scheduler",
+	}, arguments...)...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

@@ -44,13 +44,19 @@ func TestParseRefusesMalformedArguments(t *testing.T) {
 	}
 }
 
-// The shim's turn in the initialisation of a program comes early only as long
-// as everything it imports is ready early.
+// The turn of the shim, and of the keeper of a podhost's processes, in the
+// initialisation of a program comes early only as long as everything they
+// import is ready early.
 func TestImportsOnlyTheStandardLibrary(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no source files: %v", err)
 	}
+	keeper, err := filepath.Glob("../podhost/keeper/*.go")
+	if err != nil || len(keeper) == 0 {
+		t.Fatalf("no source files of the keeper: %v", err)
+	}
+	files = append(files, keeper...)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

@@ -32,6 +32,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
 )
 
+// errKeeperEnded makes a podhost that can start no more processes end.
+var errKeeperEnded = errors.New("the keeper of the pods' processes was killed, and they with it")
+
 // host is a podhost with everything that it holds.
 type host struct {
 	options  Options
@@ -74,9 +77,13 @@ func newHost(options Options) (*host, error) {
 	if err != nil {
 		return nil, errors.Join(err, claim.Release())
 	}
+	launcher, err := process.NewLauncher()
+	if err != nil {
+		return nil, errors.Join(err, volume.Leave(options.DataDir), claim.Release())
+	}
 	return &host{
 		options: options, config: config, client: client, claim: claim,
-		launcher: process.NewLauncher(), base: base, marker: marker,
+		launcher: launcher, base: base, marker: marker,
 	}, nil
 }
 
@@ -91,8 +98,8 @@ func markerOf(dataDir string) (string, error) {
 	return markerName + "=" + hex.EncodeToString(sum[:8]), nil
 }
 
-// release gives back what newHost claimed. Processes that left their group are
-// found by their marker.
+// release gives back what newHost claimed. Processes that were left when
+// somebody killed the launcher's keeper are found by their marker.
 func (h *host) release() error {
 	h.launcher.Close()
 	return errors.Join(process.KillMarked(h.marker), volume.Leave(h.options.DataDir), ignoreClosed(h.claim.Release()))
@@ -106,14 +113,22 @@ func ignoreClosed(err error) error {
 }
 
 func (h *host) run(ctx context.Context) error {
-	// An earlier podhost that was killed took its processes along, but not
-	// those which they had started in turn.
+	// An earlier podhost that was killed took its processes along, unless its
+	// launcher's keeper was killed too.
 	if err := process.KillMarked(h.marker); err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx).WithName("podhost").WithValues("node", h.options.Name)
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
+	ctx, fail := context.WithCancelCause(klog.NewContext(ctx, logger))
+	cancel := func() { fail(nil) }
 	defer cancel()
+	go func() {
+		select {
+		case <-h.launcher.Done():
+			fail(errKeeperEnded)
+		case <-ctx.Done():
+		}
+	}()
 
 	pods := informers.NewSharedInformerFactoryWithOptions(h.client, 0, nodeutil.PodInformerFilter(h.options.Name))
 	services := informers.NewSharedInformerFactory(h.client, 0)
@@ -142,7 +157,11 @@ func (h *host) run(ctx context.Context) error {
 	defer p.finishing.Wait()
 	defer cancel()
 	defer p.close(h.options.ShutdownGrace)
-	return h.serve(ctx, p, controller, pods, services)
+	err = h.serve(ctx, p, controller, pods, services)
+	if cause := context.Cause(ctx); errors.Is(cause, errKeeperEnded) {
+		return cause
+	}
+	return err
 }
 
 // serve runs the controllers until the context ends, and then ends the pods.

@@ -72,7 +72,8 @@ func TestNode(t *testing.T) {
 
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	h := startHost(t)
-	pod := h.script("p", `echo "I am $NAME at $IP on $NODE with $REST"; echo problem >&2; exec sleep 1000`)
+	pod := h.script("p", `echo "I am $NAME at $IP on $NODE with $REST and $*"; echo problem >&2; exec sleep 1000`)
+	pod.Spec.Containers[0].Args = []string{"sh", "an argument", "of $(NAME)"}
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
@@ -89,7 +90,7 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 	if running.Status.Phase != corev1.PodRunning || running.Status.StartTime == nil || running.Status.QOSClass == "" {
 		t.Errorf("the status is %s", summary(running))
 	}
-	h.awaitLog("p", fmt.Sprintf("I am p at %s on %s with p/%s", ip, h.node, ip))
+	h.awaitLog("p", fmt.Sprintf("I am p at %s on %s with p/%s and an argument of p", ip, h.node, ip))
 	h.awaitLog("p", "problem\n")
 	h.awaitEvent("p", "Started", "main")
 

@@ -26,9 +26,10 @@
 //   - Names are resolved as the machine does it, whatever dnsPolicy says.
 //   - terminationMessagePath is not read; terminationMessagePolicy
 //     FallbackToLogsOnError works.
-//   - When the podhost ends, however it ends, the processes end with it. The
-//     next podhost of the same Node starts the pods again as far as their
-//     restart policies allow. The content of emptyDir volumes stays.
+//   - When the podhost ends, however it ends, the processes end with it, and
+//     so does all that they started. The next podhost of the same Node starts
+//     the pods again as far as their restart policies allow. The content of
+//     emptyDir volumes stays.
 //
 // Everything else that a spec can ask for is refused: the pod stays pending
 // and an event with reason Unsupported names the fields. Package support has

@@ -3,13 +3,16 @@ package podhost_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,22 +186,148 @@ func (h *testHost) directories() []string {
 	return directories
 }
 
-// A process that left its group is found by the next podhost.
-func TestDescendantsEndWithTheNextPodhost(t *testing.T) {
-	h := newTestHost(t)
-	first := h.startChild()
-	pod := h.script("p", `setsid sh -c 'echo "process $$$$"; exec sleep 1000' & wait`)
+// runaways are processes that leave the group, the session and the parent,
+// partly the environment as well, and do not end when asked to.
+const runaways = `stubborn='trap "" TERM HUP INT; echo "process $$$$"; while :; do sleep 0.1; done'
+sh -c "$stubborn" &
+setsid sh -c "$stubborn" &
+(setsid sh -c "$stubborn" &)
+%s
+wait`
+
+// withoutEnvironment starts another one without environment.
+const withoutEnvironment = `env -i /usr/bin/setsid /bin/sh -c "(PATH=/usr/bin:/bin /bin/sh -c '$stubborn' &)"`
+
+// runaways creates a pod with runaways and returns them.
+func (h *testHost) runaways(more string, count int) []int {
+	h.t.Helper()
+	pod := h.script("p", fmt.Sprintf(runaways, more))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	h.create(pod)
-	pid := h.announced("p")
-	first.end(syscall.SIGKILL)
-	h.startChild()
-	h.eventually("the descendant has ended", func() error {
-		if alive(pid) {
-			return fmt.Errorf("process %d runs", pid)
+	var pids []int
+	h.eventually("the processes are known", func() error {
+		log, err := h.logs("p", corev1.PodLogOptions{})
+		if err != nil {
+			return err
+		}
+		pids = pids[:0]
+		for line := range strings.Lines(log) {
+			pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "process ")))
+			if err != nil {
+				return err
+			}
+			pids = append(pids, pid)
+		}
+		if len(pids) != count {
+			return fmt.Errorf("the log is %q", log)
 		}
 		return nil
 	})
+	for _, pid := range pids {
+		if !alive(pid) {
+			h.t.Fatalf("process %d does not run", pid)
+		}
+	}
+	return pids
+}
+
+func (h *testHost) awaitEnded(pids []int) {
+	h.t.Helper()
+	h.eventually("the processes have ended", func() error {
+		for _, pid := range pids {
+			if alive(pid) {
+				return fmt.Errorf("process %d of %v runs", pid, pids)
+			}
+		}
+		return nil
+	})
+}
+
+func TestDescendantsEndWithAKilledPodhost(t *testing.T) {
+	h := newTestHost(t)
+	podhost := h.startChild()
+	pids := h.runaways(withoutEnvironment, 4)
+	podhost.end(syscall.SIGKILL)
+	h.awaitEnded(pids)
+}
+
+func TestDescendantsEndWithAStoppedPodhost(t *testing.T) {
+	h := newTestHost(t)
+	h.start()
+	pids := h.runaways(withoutEnvironment, 4)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d outlived its podhost", pid)
+		}
+	}
+}
+
+// With the keeper killed too, the next podhost finds what is left.
+func TestDescendantsEndWithTheNextPodhost(t *testing.T) {
+	h := newTestHost(t)
+	first := h.startChild()
+	pids := h.runaways("", 3)
+	keeper := childrenOf(first.command.Process.Pid)
+	if len(keeper) != 1 {
+		t.Fatalf("the podhost's children are %v, want its keeper alone", keeper)
+	}
+	if err := first.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(keeper[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	first.end(syscall.SIGKILL)
+	if !slices.ContainsFunc(pids, alive) {
+		t.Fatal("no process outlived the podhost and its keeper: this test shows nothing")
+	}
+	h.startChild()
+	h.awaitEnded(pids)
+}
+
+func TestAPodhostWithoutKeeperEnds(t *testing.T) {
+	h := newTestHost(t)
+	podhost := h.startChild()
+	h.create(h.script("p", announce))
+	pid := h.announced("p")
+	for _, keeper := range childrenOf(podhost.command.Process.Pid) {
+		if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- podhost.command.Wait() }()
+	select {
+	case err := <-ended:
+		podhost.ended = true
+		if exit := (&exec.ExitError{}); !errors.As(err, &exit) {
+			t.Errorf("the podhost ended with %v, want an error", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the podhost did not end")
+	}
+	h.awaitEnded([]int{pid})
+}
+
+// childrenOf lists the processes that a process has started.
+func childrenOf(parent int) []int {
+	var children []int
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + entry.Name() + "/stat")
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children
 }
 
 // What happened while the API server was away is told when it is back.

@@ -1,10 +1,11 @@
 // Package process runs the processes of containers.
 //
-// Every process is the leader of a process group of its own. It goes through
-// the exec shim, which gives up privileges, and it is killed by the kernel when
-// the process that launched it ends, however that one ends. When the leader
-// ends, what is left of its group is killed, as a container runtime does with
-// the processes of a container.
+// Every process is the leader of a process group of its own. It is a child of
+// the launcher's keeper, which package keeper describes, and goes through the
+// exec shim, which gives up privileges. When the leader ends, what is left of
+// its group is killed, as a container runtime does with the processes of a
+// container. When the process that launched them ends, however that one ends,
+// the keeper kills all of them and everything that descends from them.
 package process
 
 import (
@@ -12,19 +13,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
-	"sync"
 	"syscall"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/execshim"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/keeper"
 )
 
 // self is this program's file, also after it was replaced or removed on disk.
 const self = "/proc/self/exe"
 
-// ErrClosed is returned by Start after Close.
-var ErrClosed = errors.New("the launcher is closed")
+// ErrClosed is returned by Start after Close, and when the keeper has ended.
+var ErrClosed = keeper.ErrClosed
 
 // Spec describes one process.
 type Spec struct {
@@ -52,53 +51,27 @@ type Identity struct {
 	DropCapabilities bool
 }
 
-// Launcher starts processes. The kernel ties a child's parent death signal to
-// the thread that forked it, so one operating system thread, which lives as
-// long as the launcher, forks all of them.
+// Launcher starts processes.
 type Launcher struct {
-	requests chan *launch
-	closing  chan struct{}
-	close    sync.Once
-
-	mu      sync.Mutex
-	running map[*Process]bool
+	keeper *keeper.Keeper
 }
 
-type launch struct {
-	command *exec.Cmd
-	result  chan error
-}
-
-// NewLauncher starts the launcher's thread.
-func NewLauncher() *Launcher {
-	l := &Launcher{requests: make(chan *launch), closing: make(chan struct{}), running: make(map[*Process]bool)}
-	go l.fork()
-	return l
-}
-
-// Close ends the launcher's thread and kills every process it started that
-// still runs.
-func (l *Launcher) Close() {
-	l.close.Do(func() { close(l.closing) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for p := range l.running {
-		p.Signal(syscall.SIGKILL)
+// NewLauncher starts a launcher with its keeper.
+func NewLauncher() (*Launcher, error) {
+	k, err := keeper.Start()
+	if err != nil {
+		return nil, err
 	}
+	return &Launcher{keeper: k}, nil
 }
 
-// fork never unlocks its thread, so no other goroutine can end it.
-func (l *Launcher) fork() {
-	runtime.LockOSThread()
-	for {
-		select {
-		case <-l.closing:
-			return
-		case request := <-l.requests:
-			request.result <- request.command.Start()
-		}
-	}
-}
+// Close kills every process that the launcher started, and all that descends
+// from them, and returns when they have gone.
+func (l *Launcher) Close() { l.keeper.Close() }
+
+// Done is closed when the launcher can start no more processes and those that
+// it started have gone: after Close, or because somebody killed its keeper.
+func (l *Launcher) Done() <-chan struct{} { return l.keeper.Done() }
 
 // Start starts a process. It returns once the program runs; an error means
 // that it never did.
@@ -124,15 +97,13 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	defer report.Close()
 
-	command := l.command(spec, streams, reportEnd)
-	err = l.do(command)
+	kept, err := l.keeper.Launch(l.command(spec), streams[0].writeEnd, streams[1].writeEnd, reportEnd)
 	reportEnd.Close()
 	if err != nil {
 		closeAll()
 		return nil, fmt.Errorf("starting %s: %w", spec.Path, err)
 	}
-	p := newProcess(command, streams)
-	l.track(p)
+	p := newProcess(kept, streams)
 	failure, err := io.ReadAll(report)
 	if err != nil {
 		p.Signal(syscall.SIGKILL)
@@ -145,58 +116,21 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// track remembers a process as long as it runs.
-func (l *Launcher) track(p *Process) {
-	l.mu.Lock()
-	l.running[p] = true
-	l.mu.Unlock()
-	select {
-	case <-l.closing:
-		p.Signal(syscall.SIGKILL) // Close may have come before
-	default:
-	}
-	go func() {
-		<-p.Done()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.running, p)
-	}()
-}
-
-func (l *Launcher) command(spec Spec, streams []*stream, report *os.File) *exec.Cmd {
+func (l *Launcher) command(spec Spec) keeper.Command {
 	shim := execshim.Command{
 		Path:             spec.Path,
 		Argv:             spec.Argv,
-		Parent:           os.Getpid(),
+		Parent:           l.keeper.PID(),
 		SwitchUser:       spec.Identity.SwitchUser,
 		UID:              spec.Identity.UID,
 		GID:              spec.Identity.GID,
 		NoNewPrivileges:  spec.Identity.NoNewPrivileges,
 		DropCapabilities: spec.Identity.DropCapabilities,
 	}
-	return &exec.Cmd{
-		Path:       self,
-		Args:       append([]string{spec.Argv[0]}, shim.Args()...),
-		Env:        spec.Env,
-		Dir:        spec.Dir,
-		Stdout:     streams[0].writeEnd,
-		Stderr:     streams[1].writeEnd,
-		ExtraFiles: []*os.File{report},
-		SysProcAttr: &syscall.SysProcAttr{
-			Setpgid: true,
-			// The shim sets the signal again, because it may be cleared by a
-			// change of user. Here it covers the time until then.
-			Pdeathsig: syscall.SIGKILL,
-		},
-	}
-}
-
-func (l *Launcher) do(command *exec.Cmd) error {
-	request := &launch{command: command, result: make(chan error, 1)}
-	select {
-	case l.requests <- request:
-		return <-request.result
-	case <-l.closing:
-		return ErrClosed
+	return keeper.Command{
+		Path: self,
+		Argv: append([]string{spec.Argv[0]}, shim.Args()...),
+		Env:  spec.Env,
+		Dir:  spec.Dir,
 	}
 }

@@ -1,13 +1,10 @@
 package process
 
 import (
-	"errors"
-	"os/exec"
-	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/keeper"
 )
 
 // drainTimeout is how long the output of a process is read after its end. It
@@ -26,26 +23,23 @@ type Exit struct {
 
 // Process is a started process.
 type Process struct {
-	pid       int
+	kept      *keeper.Process
 	startedAt time.Time
 	done      chan struct{}
 	exit      Exit // valid once done is closed
-
-	mu     sync.Mutex
-	reaped bool
 }
 
-func newProcess(command *exec.Cmd, streams []*stream) *Process {
-	p := &Process{pid: command.Process.Pid, startedAt: time.Now(), done: make(chan struct{})}
+func newProcess(kept *keeper.Process, streams []*stream) *Process {
+	p := &Process{kept: kept, startedAt: time.Now(), done: make(chan struct{})}
 	for _, s := range streams {
 		s.follow()
 	}
-	go p.wait(command, streams)
+	go p.wait(streams)
 	return p
 }
 
 // PID returns the process ID, which is also the ID of its process group.
-func (p *Process) PID() int { return p.pid }
+func (p *Process) PID() int { return p.kept.PID() }
 
 // StartedAt returns when the process was started.
 func (p *Process) StartedAt() time.Time { return p.startedAt }
@@ -62,45 +56,18 @@ func (p *Process) Exit() Exit {
 
 // Signal sends a signal to the process group. It does nothing once the process
 // has ended.
-func (p *Process) Signal(signal syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.reaped {
-		// The only possible failure is that the group has gone by itself.
-		_ = syscall.Kill(-p.pid, signal)
-	}
-}
+func (p *Process) Signal(signal syscall.Signal) { p.kept.Signal(signal) }
 
-// wait ends with the process. The dead leader is left unreaped until the rest
-// of its group is killed: until then no other process can get the group's ID.
-func (p *Process) wait(command *exec.Cmd, streams []*stream) {
+// wait ends with the process.
+func (p *Process) wait(streams []*stream) {
 	defer close(p.done)
-	waitForEnd(p.pid)
-	ended := time.Now()
-
-	p.mu.Lock()
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	// The error repeats what ProcessState says.
-	_ = command.Wait()
-	p.reaped = true
-	p.mu.Unlock()
-
-	for _, s := range streams {
-		s.drain(drainTimeout)
-	}
-	p.exit = Exit{Code: command.ProcessState.ExitCode(), At: ended}
-	if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+	status := p.kept.Wait()
+	p.exit = Exit{Code: status.ExitStatus(), At: time.Now()}
+	if status.Signaled() {
 		p.exit.Signal = status.Signal()
 		p.exit.Code = 128 + int(status.Signal())
 	}
-}
-
-// waitForEnd blocks until the child has ended and leaves it unreaped.
-func waitForEnd(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
+	for _, s := range streams {
+		s.drain(drainTimeout)
 	}
 }

@@ -26,7 +26,12 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(childVariable)
 		// A change of user clears the death signal that was set before it.
 		identity := Identity{SwitchUser: os.Geteuid() == 0, UID: 65532, GID: 65532}
-		p, err := NewLauncher().Start(Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Stdout: os.Stdout, Identity: identity})
+		launcher, err := NewLauncher()
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		p, err := launcher.Start(Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Stdout: os.Stdout, Identity: identity})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -58,10 +63,19 @@ func shell(script string) Spec {
 	return Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}}
 }
 
+func newLauncher(t *testing.T) *Launcher {
+	t.Helper()
+	launcher, err := NewLauncher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(launcher.Close)
+	return launcher
+}
+
 func start(t *testing.T, spec Spec) *Process {
 	t.Helper()
-	launcher := NewLauncher()
-	t.Cleanup(launcher.Close)
+	launcher := newLauncher(t)
 	p, err := launcher.Start(spec)
 	if err != nil {
 		t.Fatalf("starting %v: %v", spec.Argv, err)
@@ -144,8 +158,7 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	if err := os.WriteFile(text, []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	launcher := NewLauncher()
-	defer launcher.Close()
+	launcher := newLauncher(t)
 	for _, test := range []struct {
 		name string
 		spec Spec
@@ -190,7 +203,7 @@ func TestGroupEndsWithItsLeader(t *testing.T) {
 }
 
 func TestProcessesEndWithTheLauncher(t *testing.T) {
-	launcher := NewLauncher()
+	launcher := newLauncher(t)
 	p, err := launcher.Start(shell("exec sleep 1000"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,9 +217,12 @@ func TestProcessesEndWithTheLauncher(t *testing.T) {
 	}
 }
 
-func TestProcessesEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
+// launchElsewhere makes another program launch a script that prints process
+// IDs, and returns the program and the IDs.
+func launchElsewhere(t *testing.T, script string, count int) (*exec.Cmd, []int) {
+	t.Helper()
 	program := exec.Command("/proc/self/exe")
-	program.Env = append(os.Environ(), childVariable+"=echo $$; exec sleep 1000")
+	program.Env = append(os.Environ(), childVariable+"="+script)
 	stdout, err := program.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -214,18 +230,120 @@ func TestProcessesEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var child int
-	if _, err := fmt.Fscanln(stdout, &child); err != nil {
-		t.Fatalf("reading the process ID: %v", err)
+	t.Cleanup(func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	})
+	pids := make([]int, count)
+	for i := range pids {
+		if _, err := fmt.Fscanln(stdout, &pids[i]); err != nil {
+			t.Fatalf("reading the process IDs: %v", err)
+		}
+		if !alive(pids[i]) {
+			t.Fatalf("process %d does not run", pids[i])
+		}
 	}
-	if !alive(child) {
-		t.Fatalf("process %d does not run", child)
-	}
+	return program, pids
+}
+
+func TestProcessesEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
+	program, pids := launchElsewhere(t, "echo $$; exec sleep 1000", 1)
 	if err := program.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = program.Wait()
-	eventually(t, "the process has ended with its launcher", func() bool { return !alive(child) })
+	eventually(t, "the process has ended with its launcher", func() bool { return !alive(pids[0]) })
+}
+
+// runaways leave the group, the session, the environment and their parent, and
+// do not end when asked to.
+const runaways = `stubborn='trap "" TERM HUP INT; echo $$; while :; do sleep 0.1; done'
+sh -c "$stubborn" &
+setsid sh -c "$stubborn" &
+(setsid sh -c "$stubborn" &)
+env -i /usr/bin/setsid /bin/sh -c "(PATH=/usr/bin:/bin /bin/sh -c '$stubborn' &)"
+echo $$
+wait`
+
+func TestDescendantsEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
+	program, pids := launchElsewhere(t, runaways, 5)
+	if err := program.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d of %v has ended with the launcher", pid, pids), func() bool { return !alive(pid) })
+	}
+}
+
+func TestDescendantsEndWithTheLauncher(t *testing.T) {
+	var stdout output
+	spec := shell(runaways)
+	spec.Stdout = &stdout
+	launcher := newLauncher(t)
+	if _, err := launcher.Start(spec); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the processes are known", func() bool { return strings.Count(stdout.String(), "\n") == 5 })
+	launcher.Close()
+	for text := range strings.FieldsSeq(stdout.String()) {
+		if pid, err := strconv.Atoi(text); err != nil || alive(pid) {
+			t.Errorf("process %q runs after Close, or is none: %v", text, err)
+		}
+	}
+}
+
+// Orphans must not pile up as zombies while the launcher lives.
+func TestOrphansAreReaped(t *testing.T) {
+	var stdout output
+	spec := shell(`(setsid sh -c 'echo $$; exec sleep 0.2' &); exec sleep 1000`)
+	spec.Stdout = &stdout
+	start(t, spec)
+	eventually(t, "the orphan is known", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+	orphan := strings.TrimSpace(stdout.String())
+	eventually(t, "the orphan is reaped", func() bool {
+		_, err := os.Stat(filepath.Join("/proc", orphan))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+func TestProcessesEndWithTheKeeper(t *testing.T) {
+	launcher := newLauncher(t)
+	p, err := launcher.Start(shell("exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(launcher.keeper.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if exit := wait(t, p); exit.Code != 137 || exit.Signal != syscall.SIGKILL {
+		t.Errorf("it ended with %+v", exit)
+	}
+	eventually(t, "the process has ended", func() bool { return !alive(p.PID()) })
+	<-launcher.Done()
+	if _, err := launcher.Start(shell("exit 0")); !errors.Is(err, ErrClosed) {
+		t.Errorf("starting another gave %v", err)
+	}
+}
+
+func TestManyProcessesAtOnce(t *testing.T) {
+	launcher := newLauncher(t)
+	var all sync.WaitGroup
+	for code := range 40 {
+		all.Go(func() {
+			var stdout output
+			spec := shell(fmt.Sprintf("echo %d; exit %d", code, code))
+			spec.Stdout = &stdout
+			p, err := launcher.Start(spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			<-p.Done()
+			if exit := p.Exit(); exit.Code != code || stdout.String() != fmt.Sprintln(code) {
+				t.Errorf("process %d printed %q and ended with %+v", code, stdout.String(), exit)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestKillMarked(t *testing.T) {

@@ -1,0 +1,215 @@
+package credential
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/credential/plan"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// watched is how often a request is looked at that a watch tells of, and unwatched without one.
+	watched   = 15 * time.Second
+	unwatched = 2 * time.Second
+)
+
+// requests gets certificates through the one CertificateSigningRequest that the agent may have.
+type requests struct {
+	keeper *Keeper
+	// seen is the request that was seen last, since when by the agent's clock it has been as it is.
+	seen struct {
+		uid   types.UID
+		state plan.State
+		since time.Time
+	}
+	// removed and refusals count for the credential that is being asked for.
+	removed, refusals int
+	stopWatch         context.CancelFunc
+}
+
+// step does what is next to be done to get a certificate.
+func (r *requests) step(parent, ctx context.Context, hub client.WithWatch, as plan.Identity) (*Credential, time.Duration, error) {
+	var cluster *v1alpha1.Cluster
+	if as == plan.Joining {
+		cluster = &v1alpha1.Cluster{}
+		if err := hub.Get(ctx, client.ObjectKey{Name: r.keeper.Cluster}, cluster); err != nil {
+			return nil, 0, fmt.Errorf("getting Cluster %s: %w", r.keeper.Cluster, err)
+		}
+	}
+	csr := &certificatesv1.CertificateSigningRequest{}
+	err := hub.Get(ctx, client.ObjectKey{Name: r.name()}, csr)
+	if apierrors.IsNotFound(err) {
+		csr = nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("getting CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	request := r.observe(csr)
+	switch plan.Next(request, r.removed, r.refusals) {
+	case plan.Create:
+		return nil, 0, r.create(ctx, hub)
+	case plan.Remove:
+		return nil, 0, r.remove(ctx, hub, csr, request)
+	case plan.Collect:
+		taken, err := fromCertificate(r.keeper.Cluster, csr.Status.Certificate, r.keeper.contents[pendingKey])
+		if err != nil {
+			// Nothing will come of it; a new one is asked for once this is gone.
+			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.remove(ctx, hub, csr, request)))
+		}
+		return &taken, 0, nil
+	}
+	r.keeper.say(awaited(cluster, csr, request), "Waiting for a credential for the hub")
+	return nil, r.watch(parent, hub, csr), nil
+}
+
+func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.keeper.Cluster }
+
+// observe tells what has become of the request.
+func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *plan.Request {
+	if csr == nil {
+		return nil
+	}
+	state, now := stateOf(csr), r.keeper.Clock.Now()
+	mine := madeWith(csr.Spec.Request, r.keeper.contents[pendingKey])
+	if r.seen.uid != csr.UID || r.seen.state != state {
+		r.seen.uid, r.seen.state, r.seen.since = csr.UID, state, now
+		switch {
+		case mine && state == plan.Denied:
+			r.keeper.Metrics.ended(resultDenied)
+		case mine && state == plan.Failed:
+			r.keeper.Metrics.ended(resultFailed)
+		}
+	}
+	return &plan.Request{State: state, Mine: mine, Known: now.Sub(r.seen.since)}
+}
+
+func stateOf(csr *certificatesv1.CertificateSigningRequest) plan.State {
+	state := plan.Pending
+	for _, condition := range csr.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse {
+			continue
+		}
+		switch condition.Type {
+		case certificatesv1.CertificateDenied:
+			return plan.Denied
+		case certificatesv1.CertificateFailed:
+			return plan.Failed
+		case certificatesv1.CertificateApproved:
+			state = plan.Approved
+		}
+	}
+	if state == plan.Approved && len(csr.Status.Certificate) > 0 {
+		return plan.Issued
+	}
+	return state
+}
+
+// create asks for a certificate, with a new key each time.
+func (r *requests) create(ctx context.Context, hub client.Client) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	request, err := newRequest(r.keeper.Cluster, key)
+	if err != nil {
+		return err
+	}
+	// Stored first: a process that dies after the request was made goes on with it when it starts again.
+	if err := r.keeper.keep(ctx, key); err != nil {
+		return err
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name()},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			ExpirationSeconds: ptr.To(int32(r.keeper.Lifetime / time.Second)),
+		},
+	}
+	if err := hub.Create(ctx, csr); err != nil {
+		return fmt.Errorf("creating CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	r.keeper.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.keeper.Lifetime)
+	return nil
+}
+
+func newRequest(cluster string, key []byte) ([]byte, error) {
+	signer, err := parseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+		CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster},
+	}}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+}
+
+// remove makes room for a new request, if the one that was seen still stands as it was.
+func (r *requests) remove(ctx context.Context, hub client.Client, csr *certificatesv1.CertificateSigningRequest, request *plan.Request) error {
+	err := hub.Delete(ctx, csr, client.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	switch {
+	case request.Mine:
+		r.refusals++
+	case request.State == plan.Pending || request.State == plan.Approved:
+		r.removed++
+	}
+	r.keeper.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.name(),
+		"state", string(request.State), "own", request.Mine, "requester", csr.Spec.Username)
+	return nil
+}
+
+// done: the credential is there.
+func (r *requests) done() {
+	r.removed, r.refusals = 0, 0
+	r.unwatch()
+}
+
+// watch wakes the keeper when the request changes, and returns how long to wait at most.
+func (r *requests) watch(ctx context.Context, hub client.WithWatch, csr *certificatesv1.CertificateSigningRequest) time.Duration {
+	r.unwatch()
+	ctx, cancel := context.WithCancel(ctx)
+	watcher, err := hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, client.MatchingFields{metav1.ObjectNameField: r.name()},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: csr.ResourceVersion}})
+	if err != nil {
+		cancel()
+		return unwatched
+	}
+	r.stopWatch = cancel
+	go func() {
+		defer watcher.Stop()
+		// One event is enough. A watch that ends without one wakes nobody: the next round begins a new one.
+		event, ok := <-watcher.ResultChan()
+		if ok && event.Type != apiwatch.Error && ctx.Err() == nil {
+			r.keeper.poke()
+		}
+	}()
+	return watched
+}
+
+func (r *requests) unwatch() {
+	if r.stopWatch != nil {
+		r.stopWatch()
+		r.stopWatch = nil
+	}
+}

@@ -1,0 +1,130 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubectl/pkg/drain"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+)
+
+const (
+	// roundTimeout bounds a round, so that it holds no worker.
+	roundTimeout = 10 * time.Second
+	// maxEvictions bounds the evictions of a round; the rest comes with the next.
+	maxEvictions = 50
+)
+
+// Drainer drains the Nodes of one cluster.
+type Drainer struct {
+	client kubernetes.Interface
+	clock  clock.PassiveClock
+}
+
+// New returns a Drainer. Its client must be gated: each eviction passes the freeze gate.
+func New(client kubernetes.Interface, clock clock.PassiveClock) *Drainer {
+	return &Drainer{client: client, clock: clock}
+}
+
+// Round evicts what can be evicted from node now, and returns what is left. The error of a freeze ends it.
+func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	helper := d.helper(ctx)
+	list, errs := helper.GetPodsForDeletion(node.Name)
+	if len(errs) > 0 {
+		return policy.Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
+	}
+	evict, leaving := policy.Split(list.Pods(), !ready(node), d.clock.Now())
+	var round policy.Round
+	for i := range leaving {
+		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
+	}
+	refused, err := evictAll(ctx, helper, evict, &round)
+	if err != nil {
+		return round, err
+	}
+	if len(refused) > 0 {
+		budgets, err := d.budgets(ctx, refused)
+		if err != nil {
+			return round, err
+		}
+		round.Misconfigured = policy.Misconfigured(refused, budgets)
+	}
+	return round, nil
+}
+
+// helper decides as kubectl does with --ignore-daemonsets --delete-emptydir-data --force.
+func (d *Drainer) helper(ctx context.Context) *drain.Helper {
+	return &drain.Helper{
+		Ctx: ctx, Client: d.client, Force: true, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true,
+		DeleteEmptyDirData: true, Out: io.Discard, ErrOut: io.Discard,
+	}
+}
+
+// evictAll evicts pods one by one, enters them into round, and returns those that a budget held back.
+func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, round *policy.Round) ([]corev1.Pod, error) {
+	var refused []corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		if i >= maxEvictions || ctx.Err() != nil {
+			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
+			continue
+		}
+		err := helper.EvictPod(*pod, policyv1.SchemeGroupVersion)
+		var frozen *freeze.Error
+		switch {
+		case errors.As(err, &frozen):
+			return nil, fmt.Errorf("evicting pod %s: %w", nameOf(pod), err)
+		case apierrors.IsNotFound(err):
+		case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			// A namespace that is going takes its pods with it.
+			round.Leaving = append(round.Leaving, nameOf(pod))
+		default:
+			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: err.Error()})
+			refused = append(refused, *pod)
+		}
+	}
+	return refused, nil
+}
+
+// budgets lists the disruption budgets of the namespaces of pods.
+func (d *Drainer) budgets(ctx context.Context, pods []corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
+	namespaces := sets.New[string]()
+	for i := range pods {
+		namespaces.Insert(pods[i].Namespace)
+	}
+	var all []policyv1.PodDisruptionBudget
+	for _, namespace := range sets.List(namespaces) {
+		list, err := d.client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("listing the disruption budgets of namespace %s: %w", namespace, err)
+		}
+		all = append(all, list.Items...)
+	}
+	return all, nil
+}
+
+// ready tells whether the Node's kubelet reports, so that pods can end.
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -1,0 +1,130 @@
+// Package policy judges drains: which pods are still waited for, which disruption budgets can never be kept, and
+// when a drain is over. It is pure: pods, budgets and times come from the caller.
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// abandonAfter is how long past its deletion a pod of a Node that nobody hears of is waited for. No kubelet
+	// will ever say that it has ended.
+	abandonAfter = 5 * time.Minute
+
+	// The time to the next round grows with the time that a drain has taken.
+	minRecheck, maxRecheck = time.Second, 15 * time.Second
+	recheckShare           = 4
+
+	// maxNamed bounds how many pods a message names.
+	maxNamed = 5
+)
+
+// Round is what one round of a drain came to. Pods are written as "namespace/name".
+type Round struct {
+	// Evicted pods, and those that were on their way before, have not ended yet.
+	Leaving []string
+	// Refused pods could not be evicted now, with the reasons.
+	Refused []Refusal
+	// Misconfigured are the budgets that will never allow an eviction of a refused pod.
+	Misconfigured []Budget
+}
+
+// Refusal is a pod that could not be evicted now.
+type Refusal struct{ Pod, Why string }
+
+// Report is the judgement on a drain.
+type Report struct {
+	// Over: the drain has come to its end, well or not, and what it was for goes on.
+	Over bool
+	// Status, Reason and Message are those of the condition Drained.
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+	// Recheck is when to look again, if it is not over.
+	Recheck time.Duration
+}
+
+// Split tells apart the pods to evict now and those that are being deleted already. Pods of a Node that nobody
+// hears of are in neither once they are given up.
+func Split(pods []corev1.Pod, unreachable bool, now time.Time) (evict, leaving []corev1.Pod) {
+	for _, pod := range pods {
+		switch {
+		case pod.DeletionTimestamp == nil:
+			evict = append(evict, pod)
+		case !unreachable || now.Sub(pod.DeletionTimestamp.Time) < abandonAfter:
+			leaving = append(leaving, pod)
+		}
+	}
+	return evict, leaving
+}
+
+// Judge tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time.
+func Judge(round Round, elapsed, timeout time.Duration) Report {
+	left := left(round)
+	switch {
+	case len(left) == 0:
+		return Report{Over: true, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDrained}
+	case elapsed >= timeout:
+		return GivenUp(timeout, named(left)+" left")
+	}
+	report := Report{
+		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining,
+		Message: "waiting for " + named(left),
+		Recheck: min(clamp(elapsed/recheckShare, minRecheck, maxRecheck), timeout-elapsed),
+	}
+	if len(round.Misconfigured) > 0 {
+		report.Reason = v1alpha1.ReasonMisconfiguredBudget
+		report.Message = sentences(round.Misconfigured) + ": change it, or the drain ends with its timeout; " + report.Message
+	} else if len(round.Refused) > 0 {
+		slices.SortFunc(round.Refused, func(a, b Refusal) int { return cmp.Compare(a.Pod, b.Pod) })
+		report.Message += ": " + round.Refused[0].Why
+	}
+	return report
+}
+
+// GivenUp is the end of a drain by its timeout.
+func GivenUp(timeout time.Duration, how string) Report {
+	return Report{
+		Over: true, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrainTimedOut,
+		Message: fmt.Sprintf("the drain was given up after %s, its timeout: %s", timeout, how),
+	}
+}
+
+func left(round Round) []string {
+	pods := slices.Clone(round.Leaving)
+	for _, refusal := range round.Refused {
+		pods = append(pods, refusal.Pod)
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+// named writes a list of pods that stays short.
+func named(pods []string) string {
+	if len(pods) == 1 {
+		return "pod " + pods[0]
+	}
+	if len(pods) <= maxNamed {
+		return fmt.Sprintf("%d pods (%s)", len(pods), strings.Join(pods, ", "))
+	}
+	return fmt.Sprintf("%d pods (%s and %d more)", len(pods), strings.Join(pods[:maxNamed], ", "), len(pods)-maxNamed)
+}
+
+func sentences(budgets []Budget) string {
+	var words []string
+	for _, budget := range budgets {
+		words = append(words, fmt.Sprintf("PodDisruptionBudget %s %s", budget.Name, budget.Why))
+	}
+	return strings.Join(words, "; ")
+}
+
+func clamp(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }

@@ -1,0 +1,390 @@
+package machine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// pod puts a pod onto a Node, running.
+func (b *bed) pod(node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	b.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": "web"}}}
+	pod.Spec.NodeName = node
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "c"}}
+	for _, change := range changes {
+		change(pod)
+	}
+	b.Eventually(func() error { return b.admin.Create(b.t.Context(), pod) }).WithTimeout(agenttest.Wait).Should(Succeed(), "the namespace's service account must come")
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	b.Expect(b.admin.Status().Update(b.t.Context(), pod)).To(Succeed())
+	b.t.Cleanup(func() { _ = b.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
+	return pod
+}
+
+// budget protects the pods with the label app=web, and waits until the disruption controller has seen it.
+func (b *bed) budget(change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.PodDisruptionBudget {
+	b.t.Helper()
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	change(&budget.Spec)
+	b.Expect(b.admin.Create(b.t.Context(), budget)).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		g.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		g.Expect(budget.Status.ObservedGeneration).To(Equal(budget.Generation))
+		g.Expect(budget.Status.CurrentHealthy).To(BeNumerically(">", 0))
+	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the disruption controller")
+	return budget
+}
+
+// end does what a kubelet does when a pod has ended.
+func (b *bed) end(pod *corev1.Pod) {
+	b.t.Helper()
+	b.Expect(client.IgnoreNotFound(b.admin.Delete(b.t.Context(), pod, client.GracePeriodSeconds(0)))).To(Succeed())
+}
+
+// leaving tells whether a pod is being deleted or gone.
+func (b *bed) leaving(pod *corev1.Pod) bool {
+	b.t.Helper()
+	live := pod.DeepCopy()
+	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(pod), live)
+	b.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	return err != nil || live.DeletionTimestamp != nil
+}
+
+func (b *bed) instances() []driver.Instance { return must(b.driver.List(b.t.Context())) }
+
+func (b *bed) node(name string) *corev1.Node {
+	b.t.Helper()
+	node := &corev1.Node{}
+	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
+	return node
+}
+
+// remove reconciles until the Machine is gone.
+func (b *bed) remove(machine *v1alpha1.Machine) {
+	b.t.Helper()
+	for range 5 {
+		if b.gone(machine) {
+			return
+		}
+		b.reconcile(machine)
+	}
+	b.Expect(b.gone(machine)).To(BeTrue(), "the machine stays: %+v", machine.Status.Conditions)
+}
+
+func TestDrain(t *testing.T) {
+	t.Run("should empty the node before the instance goes, with one write to the hub", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-all")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.writes()
+		b.delete(machine)
+		result := b.reconcile(machine)
+		b.Expect(b.leaving(pod)).To(BeTrue(), "the pod is evicted")
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "the node is cordoned")
+		b.Expect(b.instances()).To(HaveLen(1), "the instance must stay until the pod has ended")
+		b.Expect(result.RequeueAfter).To(Equal(time.Second), "nothing waits in the worker")
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.end(pod)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty())
+		b.remove(machine)
+		b.Expect(b.writes()).To(Equal([]string{"patch"}), "only the finalizer's removal")
+		b.Expect(b.events()).To(BeEmpty(), "a drain that goes well is no news")
+	})
+	t.Run("should say what it waits for when it takes a while", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-slow")
+		b.ready(machine)
+		b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.Step(DefaultStallAfter)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+		b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Normal Draining"), ContainSubstring(b.namespace+"/web"))))
+	})
+	t.Run("should leave the pods of daemon sets and mirrors of static pods", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-daemon")
+		b.ready(machine)
+		set := b.daemonSet()
+		daemon := b.pod(machine.Name, "daemon", func(p *corev1.Pod) {
+			p.Labels = set.Spec.Selector.MatchLabels
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, daemonSetKind)}
+		})
+		mirror := b.pod(machine.Name, "mirror", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		})
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect(b.leaving(daemon)).To(BeFalse())
+		b.Expect(b.leaving(mirror)).To(BeFalse())
+		b.Expect(b.instances()).To(BeEmpty(), "nothing else is to be waited for")
+	})
+	t.Run("should keep a disruption budget, and go on when it allows", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-budget")
+		b.ready(machine)
+		one, two := b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2")
+		budget := b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = ptr.To(intstr.FromInt32(1)) })
+		b.Eventually(func() int32 {
+			b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+			return budget.Status.DisruptionsAllowed
+		}).WithTimeout(agenttest.Wait).Should(BeEquivalentTo(1))
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, false), "one of two may go")
+		b.clock.Step(DefaultStallAfter)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+		b.Expect(b.admin.Delete(b.t.Context(), budget)).To(Succeed())
+		b.reconcile(machine)
+		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
+	})
+	t.Run("should name a budget that allows no disruption at all, and end at the deadline", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-never")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
+		b.delete(machine)
+		b.writes()
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget))
+		warning := And(ContainSubstring("Warning MisconfiguredBudget"), ContainSubstring("PodDisruptionBudget "+b.namespace+"/web allows no disruption at all (maxUnavailable: 0)"))
+		b.Expect(b.events()).To(ConsistOf(warning))
+		b.Expect(b.writes()).To(Equal([]string{"patch/status"}), "it is written at once")
+		b.reconcile(machine)
+		b.Expect(b.writes()).To(BeEmpty())
+		b.Expect(b.events()).To(BeEmpty(), "the event comes once")
+
+		b.clock.Step(2*time.Hour - time.Minute)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("<=", 15*time.Second))
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.clock.Step(2 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning DrainTimedOut")))
+		b.Expect(b.instances()).To(BeEmpty())
+		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
+		b.remove(machine)
+	})
+	t.Run("should end at the deadline on a node that nobody hears of", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-silent", func(m *v1alpha1.Machine) {
+			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Drain: &metav1.Duration{Duration: 4 * time.Minute}}
+		})
+		node := b.ready(machine)
+		b.setReady(node, corev1.ConditionUnknown)
+		b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.Step(3 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.clock.Step(time.Minute + time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty())
+	})
+	t.Run("should not count frozen time", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-frozen")
+		b.ready(machine)
+		b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.Step(5 * time.Hour)
+		b.frozenFor = 4 * time.Hour
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1), "four of five hours were frozen")
+		b.clock.Step(time.Hour + time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty())
+	})
+	t.Run("should stop at the next eviction when it freezes in the middle", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-freeze")
+		b.ready(machine)
+		pods := []*corev1.Pod{b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2"), b.pod(machine.Name, "web-3")}
+		left := func() (left int) {
+			for _, pod := range pods {
+				if !b.leaving(pod) {
+					left++
+				}
+			}
+			return left
+		}
+		b.delete(machine)
+		b.evicting = func() { b.frozen.frozen = true }
+		b.reconcile(machine)
+		b.Expect(left()).To(Equal(2), "one eviction was on its way, and no other")
+		b.reconcile(machine)
+		b.Expect(left()).To(Equal(2))
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.evicting, b.frozen.frozen = nil, false
+		b.reconcile(machine)
+		b.Expect(left()).To(BeZero(), "the drain goes on after the thaw")
+	})
+	t.Run("should go on after a crash in the middle", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-crash")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.faults["patch *v1.Node"] = 1
+		_, err := b.tryReconcile(machine)
+		b.Expect(err).To(MatchError(ContainSubstring("cordoning the node")))
+		b.Expect(b.leaving(pod)).To(BeFalse(), "evicted from a node that takes new pods")
+		b.start()
+		b.reconcile(machine)
+		b.start()
+		b.end(pod)
+		b.remove(machine)
+	})
+	t.Run("should not drain again what is on its way out", func(t *testing.T) {
+		b := newBed(t)
+		b.driver.Linger()
+		machine := b.create("drain-once")
+		b.ready(machine)
+		b.delete(machine)
+		b.reconcile(machine)
+		late := b.pod(machine.Name, "late")
+		b.reconcile(machine)
+		b.Expect(b.leaving(late)).To(BeFalse())
+		b.driver.Finish(machine.Name)
+		b.remove(machine)
+	})
+}
+
+func TestDrainIsOrderedByALiveMachine(t *testing.T) {
+	t.Run("should evict nothing when only the cache says that the machine is to be deleted", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-stale")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		cached := machine.DeepCopy()
+		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
+	})
+	t.Run("should stop when the machine is missing on the hub in the middle of a drain", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-missing")
+		b.ready(machine)
+		b.pod(machine.Name, "web-1")
+		b.delete(machine)
+		b.reconcile(machine)
+		cached := machine.DeepCopy()
+		late := b.pod(machine.Name, "web-2")
+		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.leaving(late)).To(BeFalse())
+	})
+}
+
+func TestHooksAndForce(t *testing.T) {
+	preDrain, preTerminate := v1alpha1.PreDrainHookPrefix+"backup", v1alpha1.PreTerminateHookPrefix+"release"
+	hold := func(key string) func(*v1alpha1.Machine) {
+		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{key: "somebody"} }
+	}
+	lift := func(b *bed, machine *v1alpha1.Machine) {
+		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
+	}
+	t.Run("should wait for a pre-drain hook, and name it", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("hook-drain", hold(preDrain))
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.Step(DefaultStallAfter)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(BeZero(), "it waits for the annotation's removal")
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingHook))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring(preDrain)))
+		lift(b, machine)
+		b.reconcile(machine)
+		b.Expect(b.leaving(pod)).To(BeTrue())
+	})
+	t.Run("should drain, and then wait for a pre-terminate hook", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("hook-terminate", hold(preTerminate))
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect(b.leaving(pod)).To(BeTrue())
+		b.end(pod)
+		b.reconcile(machine)
+		b.clock.Step(DefaultStallAfter)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingHook))
+		lift(b, machine)
+		b.remove(machine)
+	})
+	t.Run("should ask for nothing when the user forces it", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("hook-force", hold(preDrain), func(m *v1alpha1.Machine) { m.Labels = map[string]string{v1alpha1.ForceDeletionLabel: "true"} })
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.remove(machine)
+		b.Expect(b.leaving(pod)).To(BeFalse())
+	})
+	t.Run("should not drain throw-away nodes", func(t *testing.T) {
+		b := newBed(t)
+		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "cattle"}}
+		class.Spec.Provider, class.Spec.DrainPolicy = "fake", v1alpha1.SkipDrain
+		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		machine := b.create("drain-skip", func(m *v1alpha1.Machine) {
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
+		})
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty())
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.remove(machine)
+	})
+}
+
+var daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+
+// daemonSet makes a DaemonSet whose controller leaves a pod alone that a test put there for it.
+func (b *bed) daemonSet() *appsv1.DaemonSet {
+	b.t.Helper()
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "daemon"}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "daemon"}}
+	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	set.Spec.Template.Spec.NodeSelector = map[string]string{v1alpha1.HollowNodeLabel: "true"}
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "c"}}
+	b.Expect(b.admin.Create(b.t.Context(), set)).To(Succeed())
+	return set
+}

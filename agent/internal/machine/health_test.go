@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestHealth(t *testing.T) {
+	t.Run("should fail what is not Ready in time, exactly then, and forgive it when it is", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("health-creation")
+		b.clock.SetTime(machine.CreationTimestamp.Time)
+		b.reconcile(machine)
+		node := b.join(machine)
+		b.reconcile(machine)
+		b.clock.Step(19 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Minute), "it wakes exactly at the deadline")
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineProvisioning))
+		b.events()
+		b.clock.Step(time.Minute)
+		b.reconcile(machine)
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
+		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorCreationTimeout))
+		b.Expect(machine.Status.FailureMessage).To(ContainSubstring("was not Ready within 20m0s"))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineConfigurationValidCondition, metav1.ConditionTrue, v1alpha1.ReasonValid))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning CreationTimeout")))
+
+		b.setReady(node, corev1.ConditionTrue)
+		b.reconcile(machine)
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
+		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Recovered")))
+	})
+	t.Run("should fail what stays unhealthy, not counting frozen time", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("health-timeout", func(m *v1alpha1.Machine) {
+			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Health: &metav1.Duration{Duration: 5 * time.Minute}}
+		})
+		node := b.ready(machine)
+		b.setReady(node, corev1.ConditionUnknown)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeStatusUnknown))
+		b.clock.Step(time.Hour)
+		b.frozenFor = 58 * time.Minute
+		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("~", 3*time.Minute, time.Second))
+		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
+		b.clock.Step(3 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout))
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
+
+		// An agent that starts anew counts what was before as frozen, and takes nothing back.
+		b.start()
+		b.frozenFor = 100 * time.Hour
+		b.reconcile(machine)
+		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout))
+		b.setReady(node, corev1.ConditionTrue)
+		b.reconcile(machine)
+		b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "it has recovered before it was replaced")
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
+	})
+	t.Run("should mind the listed conditions of the class", func(t *testing.T) {
+		b := newBed(t)
+		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "watched"}}
+		class.Spec.Provider, class.Spec.UnhealthyNodeConditions = "fake", []string{"KernelDeadlock"}
+		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		machine := b.create("health-listed", func(m *v1alpha1.Machine) {
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
+		})
+		node := b.ready(machine)
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue, Message: "task hung"})
+		b.Eventually(func() error {
+			live := b.node(node.Name)
+			live.Status.Conditions = node.Status.Conditions
+			return b.admin.Status().Update(b.t.Context(), live)
+		}).Should(Succeed())
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
+	})
+	t.Run("should count the creation anew when the user has put the configuration right", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("health-fixed", func(m *v1alpha1.Machine) {
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "fixed"}}
+		})
+		b.reconcile(machine)
+		b.clock.Step(time.Hour)
+		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fixed"}, Spec: v1alpha1.MachineClassSpec{Provider: "fake"}}
+		b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+		for range 2 {
+			b.reconcile(machine)
+		}
+		b.Expect(machine.Status.ErrorReason).To(BeEmpty())
+	})
+}
+
+func TestVersionSkew(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("skew", func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.33.0" })
+	b.reconcile(machine)
+	b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
+	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorUnsupportedKubeletVersion))
+	b.Expect(b.driver.Calls()).To(BeEmpty(), "something was made of it")
+	machine.Annotations = map[string]string{v1alpha1.AllowKubeletVersionSkewAnnotation: "true"}
+	b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
+	b.reconcile(machine)
+	b.Expect(b.driver.Calls()).To(HaveLen(1), "the user allows it")
+
+	older := b.create("skew-server")
+	b.serverVersion = "v1.37.1"
+	b.ready(older)
+	b.read(older)
+	older.Spec.Versions.Kubelet = "v1.34.0"
+	b.Expect(b.admin.Update(b.t.Context(), older)).To(Succeed())
+	b.serverVersion = "v1.38.0"
+	b.reconcile(older)
+	b.Expect(older.Status.ErrorReason).To(BeEmpty(), "a node that runs is not failed by an upgrade of its API server")
+}

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Update is what is known about the update in place of an instance that is out of date.
+type Update struct {
+	// Unsupported says why the driver cannot update in place; empty if it can.
+	Unsupported string
+	// Waiting says what a Machine whose update has not begun has to wait for; empty for nothing.
+	Waiting string
+	// Cordoned: the agent has cordoned the Node for the update.
+	Cordoned bool
+}
+
+// Joined tells whether pods may run on the Machine's Node, so that an update has to drain it.
+func Joined(o Observation) bool { return o.Node != nil && o.Machine.Spec.ProviderID != nil }
+
+// Begun tells whether an update in place has begun and not come to its end.
+func Begun(o Observation) bool {
+	updated := meta.FindStatusCondition(o.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
+	return o.Update.Cordoned || updated != nil && slices.Contains(
+		[]string{v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed}, updated.Reason)
+}
+
+// Ordered tells whether the Machine itself was changed since its instance was last seen to be up to date. If not,
+// it is its class that was changed, or the agent.
+func Ordered(machine *v1alpha1.Machine) bool {
+	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
+	return updated != nil && machine.Generation > updated.ObservedGeneration
+}
+
+// Settled tells whether instance and Node are as the Machine's present spec wants them.
+func Settled(o Observation) bool {
+	return o.Instance != nil && o.Instance.State == Running && o.Instance.UpToDate &&
+		o.Node != nil && NodeReady(o.Node) && runsVersion(o)
+}
+
+// NodeReady tells whether a Node says that it is Ready.
+func NodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func runsVersion(o Observation) bool {
+	want := o.Machine.Spec.Versions.Kubelet
+	have := o.Node.Status.NodeInfo.KubeletVersion
+	return want == "" || strings.TrimPrefix(want, "v") == strings.TrimPrefix(have, "v")
+}
+
+// update returns the steps of an update in place. The drain may take many rounds: what comes after DrainNode is
+// done only when the drain is over.
+func update(o Observation) []Action {
+	switch {
+	case !o.NodeKnown || o.Update.Unsupported != "":
+		return nil
+	case !Joined(o):
+		return []Action{UpdateInstance}
+	case o.Update.Waiting != "" && !Begun(o):
+		return nil
+	case o.Limits.SkipDrain:
+		return []Action{UpdateInstance}
+	case o.Node.Spec.Unschedulable:
+		return []Action{DrainNode, UpdateInstance}
+	}
+	return []Action{CordonNode, DrainNode, UpdateInstance}
+}
+
+// uncordons tells whether the agent takes back its cordon: the update is through, or will not happen.
+func uncordons(o Observation) bool {
+	return o.Update.Cordoned && (Settled(o) || o.Terminal != nil || o.Update.Unsupported != "")
+}

@@ -1,0 +1,109 @@
+package status
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+// setUpdated says whether the instance is what the Machine's spec wants, and how far an update in place is. The
+// condition's observedGeneration is the last for which the instance was up to date, or begun to be made so: while
+// a Machine waits for its update it stays.
+func setUpdated(status *v1alpha1.MachineStatus, in Input) bool {
+	before := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineUpdatedCondition)
+	state, reason, message := updated(in)
+	if reason == "" {
+		return false
+	}
+	condition := metav1.Condition{
+		Type: v1alpha1.MachineUpdatedCondition, Status: state, Reason: reason, Message: message,
+		ObservedGeneration: in.Machine.Generation,
+	}
+	if reason == v1alpha1.ReasonAwaitingUpdate && before != nil {
+		condition.ObservedGeneration = before.ObservedGeneration
+	}
+	return conditions.Set(&status.Conditions, condition, in.Now)
+}
+
+// updated returns status, reason and message of Updated; no reason leaves it as it is.
+func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
+	begun := plan.Begun(in.Observation)
+	switch {
+	case !in.Machine.DeletionTimestamp.IsZero(), !in.InstanceKnown:
+		return "", "", ""
+	case in.UpdateProblem != "":
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed, in.UpdateProblem
+	case in.Drain != nil && !in.Drain.Over:
+		return metav1.ConditionFalse, v1alpha1.ReasonDraining, "the node is being drained for the update"
+	case in.Updating:
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being updated"
+	case in.Instance == nil || in.Instance.State == plan.Deleting:
+		if !begun {
+			return "", "", ""
+		}
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being made anew"
+	case !in.Instance.UpToDate:
+		return outOfDate(in, begun)
+	case in.Update.Cordoned, begun && !plan.Settled(in.Observation):
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, awaited(in)
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""
+}
+
+func outOfDate(in Input, begun bool) (state metav1.ConditionStatus, reason, message string) {
+	switch {
+	case in.Terminal != nil && begun:
+		return metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed, in.Terminal.Message
+	case in.Terminal != nil:
+		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, in.Terminal.Message
+	case in.Update.Unsupported != "":
+		return metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported, in.Update.Unsupported
+	case begun:
+		return "", "", ""
+	case in.Frozen:
+		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, "nothing is updated while the agent is frozen"
+	}
+	return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, in.Update.Waiting
+}
+
+func awaited(in Input) string {
+	if want := in.Machine.Spec.Versions.Kubelet; want != "" {
+		return fmt.Sprintf("waiting for the node to be Ready with kubelet %s", want)
+	}
+	return "waiting for the node to be Ready"
+}
+
+// setDrained says how a drain goes. It is taken away when the update that the drain was for is through.
+func setDrained(status *v1alpha1.MachineStatus, in Input) bool {
+	switch {
+	case in.Drain != nil:
+		return conditions.Set(&status.Conditions, metav1.Condition{
+			Type: v1alpha1.MachineDrainedCondition, Status: in.Drain.Status, Reason: in.Drain.Reason,
+			Message: in.Drain.Message, ObservedGeneration: in.Machine.Generation,
+		}, in.Now)
+	case in.Machine.DeletionTimestamp.IsZero() && !updating(*status):
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDrainedCondition)
+	}
+	return false
+}
+
+// updating tells whether an update in place is under way.
+func updating(status v1alpha1.MachineStatus) bool {
+	switch reasonOf(status, v1alpha1.MachineUpdatedCondition) {
+	case v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed:
+		return true
+	}
+	return false
+}
+
+func reasonOf(status v1alpha1.MachineStatus, conditionType string) string {
+	if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
+		return condition.Reason
+	}
+	return ""
+}

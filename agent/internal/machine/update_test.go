@@ -1,0 +1,372 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// change gives a Machine another configuration, as the hub does for an update in place.
+func (b *bed) change(machine *v1alpha1.Machine, raw string) {
+	b.t.Helper()
+	b.read(machine)
+	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(raw)}
+	b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
+}
+
+// updated reconciles until an update in place is through.
+func (b *bed) updated(machine *v1alpha1.Machine) {
+	b.t.Helper()
+	for range 5 {
+		b.reconcile(machine)
+	}
+	b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
+	b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
+	node := b.node(machine.Name)
+	b.Expect(node.Spec.Unschedulable).To(BeFalse(), "the node stays cordoned")
+	b.Expect(node.Annotations).NotTo(HaveKey(v1alpha1.NodeCordonedAnnotation))
+}
+
+func TestUpdateInPlace(t *testing.T) {
+	t.Run("should cordon, drain, update, wait for the node, and give it back", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace")
+		node := b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.writes()
+
+		b.reconcile(machine)
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+		b.Expect(b.node(machine.Name).Annotations).To(HaveKeyWithValue(v1alpha1.NodeCordonedAnnotation, "update"))
+		b.Expect(b.leaving(pod)).To(BeTrue())
+		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace"}), "updated under its pods")
+
+		b.end(pod)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace", "Update inplace"}))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdating))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionTrue, v1alpha1.ReasonDrained))
+
+		b.setReady(node, corev1.ConditionFalse)
+		b.reconcile(machine)
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating))
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "given back before it is Ready")
+		b.setReady(node, corev1.ConditionTrue)
+		b.updated(machine)
+		b.Expect(machine.Status.NodeRef.UID).To(Equal(node.UID), "the node is the same")
+		b.Expect(machine).NotTo(HaveField("Status.Conditions", ContainElement(HaveField("Type", v1alpha1.MachineDrainedCondition))))
+		b.Expect(len(b.writes())).To(BeNumerically("<=", 4), "draining, updating, not ready, through")
+		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
+	})
+	t.Run("should drain nothing when the driver cannot update in place", func(t *testing.T) {
+		b := newBed(t)
+		b.driver.RefuseInPlace()
+		machine := b.create("inplace-never")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported))
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning InPlaceUnsupported")))
+	})
+	t.Run("should give the node back when the driver says only at the update that it cannot", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-late")
+		b.ready(machine)
+		b.driver.Fail("Update", &driver.InPlaceUnsupportedError{Problem: "not today"})
+		b.change(machine, `{"size":2}`)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonInPlaceUnsupported))
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
+	})
+	t.Run("should drain nothing for a configuration that is invalid", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-invalid")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"invalid":1}`)
+		b.reconcile(machine)
+		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorInvalidConfiguration))
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
+	})
+	t.Run("should wait for the version that it wants", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-version")
+		node := b.ready(machine)
+		b.read(machine)
+		machine.Spec.Versions.Kubelet, machine.Spec.ProviderConfig.Value = "1.36.2", &runtime.RawExtension{Raw: []byte(`{"size":2}`)}
+		b.Expect(b.admin.Update(b.t.Context(), machine)).To(Succeed())
+		for range 3 {
+			b.reconcile(machine)
+		}
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdating))
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+		b.Eventually(func() error {
+			b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
+			node.Status.NodeInfo.KubeletVersion = "v1.36.2"
+			return b.admin.Status().Update(b.t.Context(), node)
+		}).Should(Succeed())
+		b.updated(machine)
+	})
+	t.Run("should leave a node cordoned that a person cordoned", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-cordon")
+		node := b.ready(machine)
+		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
+		b.change(machine, `{"size":2}`)
+		for range 4 {
+			b.reconcile(machine)
+		}
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+	})
+	t.Run("should end the drain at its deadline, counted from its beginning", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-deadline")
+		b.ready(machine)
+		b.clock.Step(5 * time.Hour)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.reconcile(machine)
+		b.clock.Step(2*time.Hour - 2*time.Second)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(HaveLen(1))
+		b.clock.Step(3 * time.Second)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(HaveLen(2))
+		b.Expect(b.events()).To(ContainElement(ContainSubstring("Warning DrainTimedOut")))
+		b.end(pod)
+		b.updated(machine)
+	})
+	t.Run("should drain nothing for an order that the hub has taken back", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-back")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		cached := machine.DeepCopy()
+		b.change(machine, `{"size":1}`)
+		_, err := b.controller.Reconcile(b.t.Context(), cached)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.updated(machine)
+	})
+	t.Run("should try again when an update fails, and say so", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-fails")
+		b.ready(machine)
+		b.driver.Fail("Update", trouble("no spare parts"))
+		b.change(machine, `{"size":2}`)
+		_, err := b.tryReconcile(machine)
+		b.Expect(err).To(MatchError(ContainSubstring("no spare parts")))
+		b.read(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed))
+		b.updated(machine)
+	})
+	t.Run("should wait for the thaw", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-frozen")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.frozen.frozen = true
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate))
+		b.Expect(b.leaving(pod)).To(BeFalse())
+		b.frozen.frozen = false
+		b.end(pod)
+		b.reconcile(machine)
+		b.updated(machine)
+	})
+}
+
+func TestDeletionDuringAnUpdateInPlace(t *testing.T) {
+	stages := map[string]struct {
+		prepare func(b *bed)
+		steps   int
+	}{
+		"while it drains":                  {func(*bed) {}, 1},
+		"while the instance is on the way": {func(b *bed) { b.driver.Fail("Update", trouble("later")) }, 1},
+		"while the node comes back":        {func(*bed) {}, 3},
+	}
+	n := 0
+	for name, stage := range stages {
+		n++
+		machineName := fmt.Sprintf("inplace-del-%d", n)
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			machine := b.create(machineName)
+			node := b.ready(machine)
+			if name == "while it drains" {
+				b.pod(machine.Name, "web")
+			}
+			stage.prepare(b)
+			b.change(machine, `{"size":2}`)
+			b.setReady(node, corev1.ConditionFalse)
+			for range stage.steps {
+				_, _ = b.tryReconcile(machine)
+			}
+			b.read(machine)
+			b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating), "the test is at the wrong stage")
+			b.delete(machine)
+			b.reconcile(machine)
+			b.clock.Step(2*time.Hour + time.Second)
+			b.remove(machine)
+			b.Expect(b.gone(node)).To(BeTrue())
+			b.Expect(b.instances()).To(BeEmpty())
+		})
+	}
+}
+
+// A crash is what a step that fails and a controller that remembers nothing add up to.
+func TestUpdateInPlaceGoesOnAfterACrashAtEachStep(t *testing.T) {
+	steps := map[string]func(b *bed){
+		"asking the driver":    func(b *bed) { b.driver.Fail("CheckUpdate", trouble("crash")) },
+		"cordoning":            func(b *bed) { b.faults["patch *v1.Node"] = 1 },
+		"updating":             func(b *bed) { b.driver.Fail("Update", trouble("crash")) },
+		"looking":              func(b *bed) { b.driver.Fail("Get", trouble("crash")) },
+		"writing the status":   func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 1 },
+		"writing all statuses": func(b *bed) { b.faults["patch/status *v1alpha1.Machine"] = 3 },
+	}
+	n := 0
+	for name, breakIt := range steps {
+		n++
+		machineName := fmt.Sprintf("inplace-crash-%d", n)
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			machine := b.create(machineName)
+			node := b.ready(machine)
+			b.change(machine, `{"size":2}`)
+			breakIt(b)
+			crashes := 0
+			for range 8 {
+				if _, err := b.tryReconcile(machine); err != nil {
+					crashes++
+					b.start()
+				}
+			}
+			b.Expect(crashes).To(BeNumerically(">=", 1), "the fault was met")
+			b.updated(machine)
+			b.Expect(b.node(machine.Name).UID).To(Equal(node.UID))
+			b.Expect(b.driver.Calls()).To(ContainElement("Update " + machineName))
+		})
+	}
+}
+
+// machineSet makes a MachineSet that nobody works on, and returns a reference to it.
+func (b *bed) machineSet() metav1.OwnerReference {
+	b.t.Helper()
+	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "set"}}
+	set.Spec.ClusterName = b.namespace
+	set.Spec.Selector.MatchLabels = map[string]string{"app": "set"}
+	set.Spec.Template.Metadata.Labels = set.Spec.Selector.MatchLabels
+	set.Spec.Template.Spec.ProviderConfig = v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte("{}")}}
+	b.Expect(b.admin.Create(b.t.Context(), set)).To(Succeed())
+	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
+}
+
+// The edit of a class concerns every Machine of a set at once, and must not take the whole set down.
+func TestAnEditOfAClassGoesRoundOneByOne(t *testing.T) {
+	b := newBed(t)
+	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "shared"}}
+	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
+	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	set := b.machineSet()
+	var machines []*v1alpha1.Machine
+	for i := range 3 {
+		machine := b.create(fmt.Sprintf("classy-%d", i), func(m *v1alpha1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{set}
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
+		})
+		b.ready(machine)
+		machines = append(machines, machine)
+	}
+	loner := b.create("classy-loner", func(m *v1alpha1.Machine) {
+		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
+	})
+	b.ready(loner)
+	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
+	b.Expect(b.admin.Update(b.t.Context(), class)).To(Succeed())
+
+	b.reconcile(machines[0])
+	for _, waiting := range machines[1:] {
+		b.Expect(b.reconcile(waiting).RequeueAfter).To(BeNumerically("<=", turnRecheck))
+		b.Expect(waiting).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate))
+		b.Expect(waiting.Status.Phase).To(Equal(v1alpha1.MachineRunning))
+	}
+	b.updated(loner)
+	b.Expect(b.woken).To(BeEmpty())
+	b.Expect(b.driver.Calls()).NotTo(ContainElements("Update classy-1", "Update classy-2"))
+
+	// A new agent knows from the conditions whose turn it is.
+	b.start()
+	b.reconcile(machines[1])
+	b.Expect(b.driver.Calls()).NotTo(ContainElement("Update classy-1"))
+	b.reconcile(machines[2])
+
+	for i, machine := range machines {
+		b.updated(machine)
+		if i+1 < len(machines) {
+			b.Expect(b.woken).NotTo(BeEmpty())
+			b.Expect(b.woken[0]).To(Equal(machines[i+1].Name), "the next is woken")
+			b.woken = nil
+			b.reconcile(machines[i+1])
+			b.reconcile(machines[len(machines)-1])
+		}
+	}
+}
+
+func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
+	b := newBed(t)
+	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "broken"}}
+	class.Spec.Provider, class.Spec.ProviderConfig = "fake", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}
+	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	set := b.machineSet()
+	add := func(name string) *v1alpha1.Machine {
+		machine := b.create(name, func(m *v1alpha1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{set}
+			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: class.Name}}
+		})
+		b.ready(machine)
+		return machine
+	}
+	well, broken := add("turn-well"), add("turn-broken")
+	b.Expect(b.driver.Set(broken.Name, driver.Failing, "crashes")).To(Succeed())
+	b.reconcile(broken)
+	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
+	b.Expect(b.admin.Update(b.t.Context(), class)).To(Succeed())
+	b.reconcile(well)
+	b.Expect(well).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate), "while a sibling is down")
+	b.reconcile(broken)
+	b.Expect(b.driver.Calls()).To(ContainElement("Update turn-broken"), "it takes nothing away")
+}
+
+func TestNodesOfOtherAgentsAreNotGivenBack(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("cordoned-elsewhere")
+	node := b.ready(machine)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"deletion"}},"spec":{"unschedulable":true}}`, v1alpha1.NodeCordonedAnnotation)
+	b.Expect(b.admin.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	b.reconcile(machine)
+	b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+	b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionTrue, v1alpha1.ReasonUpToDate))
+}

@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/report"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// leaveTimeout bounds the agent's last word to the hub.
+const leaveTimeout = 3 * time.Second
+
+// way is the agent's way to the hub.
+type way struct {
+	connect.Source
+	// server is where the hub was when the agent started.
+	server string
+	// follow keeps the source fresh until its context ends.
+	follow func(ctx context.Context) error
+	// waiting says what the agent waits for to get a credential, empty while it has a good one.
+	waiting func() string
+}
+
+// openCredential opens the place where the agent keeps what is its own, and makes the way to a hub that it joins.
+func (a *agent) openCredential(target *connect.Direct, userAgent string) error {
+	if a.CredentialDir != "" {
+		var err error
+		if a.dir, err = credential.NewDir(a.CredentialDir); err != nil {
+			return &UsageError{Err: fmt.Errorf("--credential-dir: %w", err)}
+		}
+	}
+	if a.HubKubeconfig != "" {
+		return nil
+	}
+	var store credential.Store = a.dir
+	if a.CredentialSecret != "" {
+		key, err := a.secretKey()
+		if err != nil {
+			return &UsageError{Err: err}
+		}
+		store = credential.NewSecret(target.Client, key)
+	}
+	var err error
+	a.way, err = a.joining(store, userAgent)
+	return err
+}
+
+// ready is the way with a kubeconfig that somebody else keeps.
+func (a *agent) ready() (way, error) {
+	files, err := credential.NewFiles(a.HubKubeconfig, a.clock, a.Log.WithName("credential"))
+	if err != nil {
+		return way{}, fmt.Errorf("--hub-kubeconfig: %w", err)
+	}
+	config, _, err := files.Current()
+	if err != nil {
+		return way{}, err
+	}
+	return way{Source: files, server: config.Host, follow: files.Run, waiting: func() string { return "" }}, nil
+}
+
+// joining is the way with a credential that the agent gets and keeps itself.
+func (a *agent) joining(store credential.Store, userAgent string) (way, error) {
+	bounded, cancel := context.WithTimeout(context.Background(), longestTimeout)
+	defer cancel()
+	server, err := credential.Server(bounded, a.BootstrapKubeconfig, a.ClusterName, store)
+	if err != nil {
+		return way{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
+	}
+	keeper, err := credential.New(credential.Options{
+		Cluster: a.ClusterName, Bootstrap: a.BootstrapKubeconfig, Store: store, Lifetime: a.CertificateLifetime,
+		Dial: func(config *rest.Config) (client.WithWatch, error) {
+			own := rest.CopyConfig(config)
+			own.UserAgent = userAgent
+			direct, err := connect.NewDirect(own)
+			if err != nil {
+				return nil, err
+			}
+			return direct.Client, nil
+		},
+		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("credential"), Metrics: credential.NewMetrics(a.registry),
+	})
+	if err != nil {
+		return way{}, err
+	}
+	return way{Source: keeper, server: server, follow: keeper.Run, waiting: keeper.Waiting}, nil
+}
+
+// probeHub also says what the agent does about a credential that the hub does not know any more.
+func (a *agent) probeHub(ctx context.Context) error {
+	err := a.hubProbe.Probe(ctx)
+	var none *credential.NotYet
+	if waiting := a.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
+		return fmt.Errorf("%w; waiting for %s", err, waiting)
+	}
+	return err
+}
+
+// claim takes the credential directory, for which it waits, and gives the agent its identity.
+//
+// With a directory the identity outlives the process: whoever has the directory's lock knows that the process
+// before is no more, and goes on with its Lease at once. Without one it is a new one each time, so that a killed
+// agent's successor waits until the Lease has expired. The host's name is part of it, because a directory may be
+// copied.
+func (a *agent) claim(ctx context.Context) (identity string, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("reading the host's name: %w", err)
+	}
+	if a.dir == nil {
+		return host + "_" + uuid.NewString(), nil
+	}
+	ticker := a.clock.NewTicker(joinInterval)
+	defer ticker.Stop()
+	for {
+		own, release, err := a.dir.Claim()
+		if err == nil {
+			a.release = release
+			a.rival.Store(nil)
+			return host + "_" + own, nil
+		}
+		if !errors.Is(err, credential.ErrInUse) {
+			return "", err
+		}
+		if a.rival.CompareAndSwap(nil, &freeze.Bar{
+			Reason: v1alpha1.ReasonAnotherAgent, Since: a.clock.Now(),
+			Message: fmt.Sprintf("another agent process uses %s; this one stands by until that one has ended", a.dir),
+		}) {
+			a.monitor.Look()
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-ticker.C():
+		}
+	}
+}
+
+// barred tells why this agent may not act now, however well the API servers are.
+func (a *agent) barred() (freeze.Bar, bool) {
+	if reporter := a.reporter.Load(); reporter != nil {
+		return reporter.Barred()
+	}
+	if rival := a.rival.Load(); rival != nil {
+		return *rival, true
+	}
+	return freeze.Bar{Reason: v1alpha1.ReasonLeaseNotHeld, Since: a.started, Message: "the cluster's Lease is not taken yet"}, true
+}
+
+// leave gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
+// may still be acting, so another one has to wait until the Lease expires.
+func (a *agent) leave(ctx context.Context, failed error) {
+	if reporter := a.reporter.Load(); reporter != nil && failed == nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		if err := reporter.Release(last); err != nil {
+			a.Log.Info("Giving up the Lease failed; another agent has to wait until it expires", "error", err)
+		}
+	}
+	if a.release != nil {
+		a.release()
+	}
+}
+
+// represent gives the agent its identity and credential, and reports for the cluster.
+func (a *agent) represent(ctx context.Context) error {
+	identity, err := a.claim(ctx)
+	if err != nil {
+		return err
+	}
+	reporter, err := report.New(report.Deps{
+		Client: a.hubDirect.Client, Cluster: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
+		Capacity: a.readCapacity, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
+		Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
+	})
+	if err != nil {
+		return err
+	}
+	a.reporter.Store(reporter)
+	following := make(chan error, 1)
+	go func() { following <- a.way.follow(ctx) }()
+	err = reporter.Start(ctx)
+	if err != nil {
+		return err
+	}
+	return <-following
+}

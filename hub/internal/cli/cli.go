@@ -1,0 +1,115 @@
+// Package cli is kubectl-hollow: the command line of a fleet.
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/clusters"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/freezing"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
+)
+
+const (
+	long = `Work with a fleet of Kubernetes clusters and their machines, through the API server of the fleet's hub.
+
+What kubectl does well is left to kubectl: "kubectl get fleet -A" lists all of it, "kubectl describe machine NAME"
+tells a machine's story, "kubectl scale machinedeployment NAME" scales.
+
+` + exit.Help
+
+	example = `  # A whole fleet on this machine, to try things out
+  kubectl hollow local up
+
+  # Let a workload cluster join, then see how all clusters are
+  kubectl hollow cluster join c1 --output-dir .
+  kubectl hollow cluster list
+
+  # Stop everything in a cluster, and let it go on
+  kubectl hollow freeze cluster c1 --reason "storage maintenance"
+  kubectl hollow unfreeze cluster c1`
+
+	// usageTemplate is cobra's, without the flags of kubectl that every command has: they have a page of their own.
+	usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if .Aliases}}
+
+Aliases:
+  {{.NameAndAliases}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
+Use "kubectl hollow options" for the flags that every command has.
+`
+)
+
+// Execute runs the command line and returns its exit code.
+func Execute(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	// Libraries log what the command returns as an error anyway.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	command := newCommand(streams) //nolint:contextcheck // Commands get ctx when they run.
+	command.SetArgs(args)
+	command.SetIn(streams.In)
+	command.SetOut(streams.Out)
+	command.SetErr(streams.ErrOut)
+	failed, err := command.ExecuteContextC(ctx)
+	if err == nil {
+		return exit.OK
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(streams.ErrOut, "interrupted")
+		return exit.Interrupted
+	}
+	err = kube.Explain(err)
+	fmt.Fprintln(streams.ErrOut, "error:", err)
+	code := exit.Code(err)
+	if code == exit.BadUsage {
+		fmt.Fprintf(streams.ErrOut, "See '%s --help'.\n", failed.CommandPath())
+	}
+	return code
+}
+
+func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	hub := kube.NewHub(streams)
+	root := kube.Group(&cobra.Command{
+		Use: "kubectl-hollow", Short: "Work with a fleet of clusters and their machines", Long: long, Example: example,
+		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
+		SilenceUsage: true, SilenceErrors: true,
+	},
+		clusters.NewCommand(hub), freezing.NewFreeze(hub), freezing.NewUnfreeze(hub), rollout.NewCommand(hub),
+		local.NewCommand(hub),
+	)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsUsage(err) })
+	hub.Flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(newOptions(root))
+	return root
+}
+
+// newOptions shows the flags that every command has.
+func newOptions(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "Show the flags that every command has", Args: kube.Args(cobra.NoArgs),
+		Run: func(command *cobra.Command, _ []string) {
+			fmt.Fprintf(command.OutOrStdout(), "Flags that every command has:\n\n%s", root.PersistentFlags().FlagUsages())
+		},
+	}
+}

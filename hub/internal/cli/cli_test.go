@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli"
+)
+
+func TestHelpAndBadUsage(t *testing.T) {
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"--help":                         {0, "130  interrupted"},
+		"cluster join --help":            {0, "Examples:"},
+		"rollout undo --help":            {0, "kubectl hollow rollout undo machinedeployment NAME"},
+		"options":                        {0, "--kubeconfig"},
+		"completion bash":                {0, "kubectl-hollow"},
+		"":                               {2, "needs a subcommand"},
+		"cluster":                        {2, "needs a subcommand"},
+		"fly":                            {2, `unknown command "fly"`},
+		"cluster fly":                    {2, `unknown command "fly"`},
+		"cluster list --colour":          {2, "unknown flag: --colour"},
+		"rollout undo":                   {2, "want a kind and a name"},
+		"local up --clusters x":          {2, "--clusters"},
+		"local status --dir /tmp/none-x": {3, "there is no fleet"},
+		"cluster list --kubeconfig /no/such/file": {1, "reading the kubeconfig"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			g := NewWithT(t)
+			var out bytes.Buffer
+			g.Expect(cli.Execute(t.Context(), strings.Fields(line), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})).To(Equal(want.code), out.String)
+			g.Expect(out.String()).To(ContainSubstring(want.text))
+		})
+	}
+}
+
+func TestAnInterruptHasACodeOfItsOwn(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	line := []string{"rollout", "status", "machinedeployment", "workers", "-n", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
+	f.Expect(cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})).To(Equal(130), out.String)
+}

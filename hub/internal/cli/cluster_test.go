@@ -1,0 +1,206 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func (f *fixture) tokens() []corev1.Secret {
+	f.t.Helper()
+	secrets := &corev1.SecretList{}
+	f.Expect(f.client.List(f.t.Context(), secrets, client.InNamespace("kube-system"),
+		client.MatchingLabels{v1alpha1.ClusterNameLabel: f.name})).To(Succeed())
+	return secrets.Items
+}
+
+// report plays the hub: it sets a condition of the cluster.
+func (f *fixture) report(kind string, status metav1.ConditionStatus, reason string) {
+	f.t.Helper()
+	cluster := f.cluster()
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: kind, Status: status, Reason: reason, Message: "as the hub says", ObservedGeneration: cluster.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	f.Expect(f.client.Status().Update(f.t.Context(), cluster)).To(Succeed())
+}
+
+func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
+	f := newFixture(t)
+	dir := filepath.Join(t.TempDir(), "new")
+	out := f.succeeds("cluster join NAME --labels stage=test --output-dir", dir)
+	f.Expect(out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " created"))
+	f.Expect(out).To(ContainSubstring("agent --cluster-name " + f.name))
+	f.Expect(out).To(ContainSubstring("kubectl hollow cluster accept " + f.name))
+	f.Expect(out).To(ContainSubstring("--agent-server"), "the hub is on loopback")
+	path := filepath.Join(dir, f.name+".bootstrap.kubeconfig")
+	entries, err := os.ReadDir(dir)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(entries).To(HaveLen(1))
+	info, err := entries[0].Info()
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(config.Host).To(Equal(environment.Config.Host))
+	f.Expect(f.tokens()).To(HaveLen(1))
+	f.Expect(config.BearerToken).To(HavePrefix(string(f.tokens()[0].Data["token-id"]) + "."))
+	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
+}
+
+func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
+	f := newFixture(t)
+	r := f.hollow("cluster join NAME --accept=now -o kubeconfig --agent-server https://hub.example.com:6443")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(r.out))
+	f.Expect(err).NotTo(HaveOccurred(), "standard output is the kubeconfig alone")
+	f.Expect(config.Host).To(Equal("https://hub.example.com:6443"))
+	f.Expect(r.errOut).To(ContainSubstring("What is left to do"))
+	f.Expect(r.errOut).NotTo(ContainSubstring("cluster accept"), "it is accepted")
+	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
+}
+
+func TestJoinMakesObjectsForARepository(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	out := f.succeeds("cluster join NAME --accept=auto --dry-run -o yaml --output-dir", dir)
+	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is made")
+	f.Expect(f.tokens()).To(BeEmpty())
+	f.Expect(out).NotTo(ContainSubstring("status"))
+	objects := strings.Split(out, "---\n")
+	f.Expect(objects).To(HaveLen(2))
+	for i, object := range []client.Object{&v1alpha1.Cluster{}, &corev1.Secret{}} {
+		f.Expect(yaml.UnmarshalStrict([]byte(objects[i]), object)).To(Succeed())
+		f.Expect(f.client.Create(t.Context(), object)).To(Succeed())
+	}
+	f.Expect(f.cluster().Spec.AcceptancePolicy).To(Equal(v1alpha1.AcceptanceAuto))
+	f.Expect(f.tokens()).To(HaveLen(1))
+	f.Expect(filepath.Join(dir, f.name+".bootstrap.kubeconfig")).To(BeARegularFile())
+}
+
+func TestJoinRefuses(t *testing.T) {
+	f := newFixture(t)
+	f.fails(2, "want exactly one name", "cluster join")
+	f.fails(2, "reserved", "cluster join kube-public")
+	f.fails(2, "lower case", "cluster join Upper")
+	f.fails(2, "want one of manual, auto, now", "cluster join NAME --accept=later")
+	f.fails(2, "at least 10m", "cluster join NAME --token-ttl 1m")
+	f.fails(2, "--dry-run", "cluster join NAME --dry-run")
+	f.fails(2, "--output-dir", "cluster join NAME -o yaml")
+	f.fails(2, "want https", "cluster join NAME --agent-server http://hub")
+	f.fails(1, "writing to --output-dir", "cluster join NAME --output-dir /proc")
+	f.fails(4, "--accept=now", "cluster join NAME --credential serviceaccount")
+	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.Cluster{}))).To(BeTrue(), "nothing is half made")
+	f.Expect(f.tokens()).To(BeEmpty())
+
+	f.succeeds("cluster join NAME")
+	f.report(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed)
+	f.fails(4, "has joined already", "cluster join NAME")
+	f.Expect(f.succeeds("cluster join NAME --again")).To(ContainSubstring("already there"))
+	f.succeeds("cluster deny NAME")
+	f.fails(4, "cluster accept "+f.name, "cluster join NAME")
+}
+
+func TestJoinWaitsForReadyAndSaysWhatIsMissing(t *testing.T) {
+	f := newFixture(t)
+	r := f.hollow("cluster join NAME --accept=now --wait --timeout 100ms")
+	f.Expect(r.code).To(Equal(5))
+	f.Expect(r.errOut).To(ContainSubstring("is not ready after 100ms"))
+	f.report(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.Expect(f.succeeds("cluster accept NAME --wait")).To(ContainSubstring("is ready"))
+}
+
+func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.succeeds("cluster join NAME")
+	f.Expect(f.tokens()).To(HaveLen(2))
+	f.Expect(f.succeeds("cluster deny NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + " denied\n2 join token(s) deleted\n"))
+	f.Expect(f.tokens()).To(BeEmpty())
+	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceDenied))
+	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("was denied already"))
+	f.Expect(f.succeeds("cluster accept NAME")).To(ContainSubstring("accepted"))
+	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
+}
+
+func TestRemoveLeavesMachines(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --accept=now")
+	f.namespace()
+	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "m1", Finalizers: []string{v1alpha1.MachineFinalizer}},
+		Spec: v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec}}
+	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
+	f.fails(2, "needs --yes", "cluster remove NAME")
+	r := f.hollow("cluster remove NAME --yes")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " removed"))
+	f.Expect(r.errOut).To(ContainSubstring("1 Machine(s) stay"))
+	f.Expect(f.tokens()).To(BeEmpty())
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+	f.Expect(machine.DeletionTimestamp).To(BeNil())
+}
+
+func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	cluster := f.cluster()
+	cluster.Finalizers = []string{v1alpha1.ClusterFinalizer}
+	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
+	f.Expect(r.code).To(Equal(5))
+	f.Expect(r.errOut).To(ContainSubstring("is the hub running?"))
+	f.fails(4, "is being removed", "cluster accept NAME")
+}
+
+func TestUnknownClusters(t *testing.T) {
+	f := newFixture(t)
+	for _, command := range []string{"list", "accept", "deny", "remove --yes"} {
+		f.fails(3, "does not exist", "cluster "+command+" NAME")
+	}
+}
+
+func TestList(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --labels name=NAME")
+	f.report(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNotReady)
+	f.Expect(f.succeeds("cluster list NAME")).To(MatchRegexp(`(?s)^NAME +ACCEPTANCE.*\n` + f.name + ` +Pending +False \(NotReady\)`))
+	f.Expect(f.succeeds("cluster list -o name -l name=NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + "\n"))
+	f.Expect(f.succeeds("cluster list NAME -o wide --no-headers")).To(ContainSubstring("as the hub says"))
+	list := struct {
+		Kind  string
+		Items []v1alpha1.Cluster
+	}{}
+	f.Expect(json.Unmarshal([]byte(f.succeeds("cluster list -o json -l name=NAME")), &list)).To(Succeed())
+	f.Expect(list.Kind).To(Equal("ClusterList"))
+	f.Expect(list.Items).To(HaveLen(1))
+	f.Expect(list.Items[0].Kind).To(Equal("Cluster"))
+	f.fails(2, "--selector", "cluster list -l a==b==c")
+	f.fails(2, "xml", "cluster list -o xml")
+	r := f.hollow("cluster list -l name=nobody")
+	f.Expect(r.code).To(Equal(0))
+	f.Expect(r.errOut).To(ContainSubstring("No clusters"))
+}
+
+func TestCompletionOffersClusters(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	for _, words := range []string{"cluster accept", "cluster list", "freeze cluster"} {
+		f.Expect(f.completes(words, "")).To(ContainElement(f.name), words)
+	}
+	f.Expect(f.completes("cluster accept "+f.name, "")).To(BeEmpty())
+	f.Expect(f.completes("cluster list "+f.name, "")).NotTo(ContainElement(f.name))
+	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinedeployment"}))
+	f.Expect(f.completes("cluster join x", "--accept=")).To(ContainElement("auto"))
+}

@@ -1,0 +1,122 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+const defaultWait = 2 * time.Minute
+
+func newAccept(hub *kube.Hub) *cobra.Command {
+	var (
+		waiting bool
+		timeout time.Duration
+	)
+	command := &cobra.Command{
+		Use: "accept NAME", Short: "Let a cluster join, also one that was denied",
+		Long: `Let a cluster join: the hub makes its namespace, signs its agent's certificate and lets the agent work.
+A cluster that was denied gets its access back in the same way.`,
+		Example: `  # Accept a cluster and wait until its agent works
+  kubectl hollow cluster accept c1 --wait`,
+		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+		RunE: func(command *cobra.Command, args []string) error {
+			c, err := hub.Client()
+			if err != nil {
+				return err
+			}
+			if err := decide(command.Context(), hub, c, args[0], v1alpha1.AcceptanceAccepted, "accepted"); err != nil || !waiting {
+				return err
+			}
+			return awaitReady(command.Context(), hub, c, args[0], timeout)
+		},
+	}
+	command.Flags().BoolVar(&waiting, "wait", false, "wait until the cluster is ready")
+	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait")
+	return command
+}
+
+func newDeny(hub *kube.Hub) *cobra.Command {
+	return &cobra.Command{
+		Use: "deny NAME", Short: "Take a cluster's access away; its machines run on",
+		Long: `Deny a cluster: within seconds its agent may do nothing on the hub any more, and its join tokens are deleted.
+Nothing else is: the cluster's namespace, its Machines, its Nodes and what runs on them stay as they are, frozen,
+until the cluster is accepted again or its objects are deleted.`,
+		Example: `  kubectl hollow cluster deny c1`,
+		Args:    kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+		RunE: func(command *cobra.Command, args []string) error {
+			c, err := hub.Client()
+			if err != nil {
+				return err
+			}
+			if err := decide(command.Context(), hub, c, args[0], v1alpha1.AcceptanceDenied, "denied"); err != nil {
+				return err
+			}
+			return deleteTokens(command.Context(), hub, c, args[0])
+		},
+	}
+}
+
+// decide writes the user's word on a cluster.
+func decide(ctx context.Context, hub *kube.Hub, c client.Client, name string, wanted v1alpha1.Acceptance, done string) error {
+	cluster, err := get(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case cluster.DeletionTimestamp != nil:
+		return exit.Refusal("cluster %s is being removed", name)
+	case cluster.Spec.Acceptance == wanted:
+		hub.Say("cluster.hollowfleet.io/%s was %s already", name, done)
+		return nil
+	}
+	before := cluster.DeepCopy()
+	cluster.Spec.Acceptance = wanted
+	if err := c.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing Cluster %s: %w", name, err)
+	}
+	hub.Say("cluster.hollowfleet.io/%s %s", name, done)
+	return nil
+}
+
+func deleteTokens(ctx context.Context, hub *kube.Hub, c client.Client, name string) error {
+	deleted, err := joining.DeleteTokens(ctx, c, name)
+	if deleted > 0 {
+		hub.Say("%d join token(s) deleted", deleted)
+	}
+	return err
+}
+
+// awaitReady waits until the cluster is ready, and says what is missing if it does not become so in time.
+func awaitReady(ctx context.Context, hub *kube.Hub, c client.WithWatch, name string, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	missing := "the hub has not looked at it"
+	err := kube.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+		func(cluster *v1alpha1.Cluster) (bool, error) {
+			ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
+			if ready == nil || ready.ObservedGeneration < cluster.Generation {
+				return false, nil
+			}
+			missing = fmt.Sprintf("%s: %s", ready.Reason, ready.Message)
+			return ready.Status == metav1.ConditionTrue, nil
+		})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return exit.Timeout("cluster %s is not ready after %s (%s)", name, timeout, missing)
+	}
+	if err != nil {
+		return err
+	}
+	hub.Say("cluster.hollowfleet.io/%s is ready", name)
+	return nil
+}

@@ -1,0 +1,114 @@
+package clusters
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+)
+
+const removeLong = `Remove a cluster from the fleet: delete its Cluster object and its join tokens, which ends its agent's access.
+
+Nothing else is deleted. The namespace on the hub stays with its MachineDeployments, MachineSets and Machines, and
+so do the Nodes of the workload cluster and what runs on them: nobody acts on them any more. To have the machines
+gone as well, delete them first, while the agent still works, and wait until they are gone:
+
+  kubectl -n NAME delete machinedeployments,machinesets,machines --all
+
+Afterwards "kubectl delete namespace NAME" removes what is left on the hub. A cluster that was removed by mistake
+joins again under the same name and takes up the Machines of its namespace.`
+
+func newRemove(hub *kube.Hub) *cobra.Command {
+	var (
+		yes     bool
+		timeout time.Duration
+	)
+	command := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines run on", Long: removeLong,
+		Example: `  # Asks before it does anything
+  kubectl hollow cluster remove c1
+
+  # In a script
+  kubectl hollow cluster remove c1 --yes`,
+		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+		RunE: func(command *cobra.Command, args []string) error {
+			c, err := hub.Client()
+			if err != nil {
+				return err
+			}
+			cluster, err := get(command.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			total, err := countMachines(command.Context(), c, cluster)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := confirm(hub, cluster.Name, total); err != nil {
+					return err
+				}
+			}
+			return remove(command.Context(), hub, c, cluster, total, timeout)
+		},
+	}
+	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has taken the agent's access away")
+	return command
+}
+
+func countMachines(ctx context.Context, c client.Client, cluster *v1alpha1.Cluster) (int, error) {
+	machines := &v1alpha1.MachineList{}
+	if err := c.List(ctx, machines, client.InNamespace(cluster.Name)); err != nil {
+		return 0, fmt.Errorf("counting the Machines of cluster %s: %w", cluster.Name, err)
+	}
+	return len(machines.Items), nil
+}
+
+// confirm asks the user at the terminal.
+func confirm(hub *kube.Hub, name string, machines int) error {
+	if !printers.IsTerminal(hub.In) {
+		return exit.Usage("removing cluster %s needs --yes, because nobody can be asked here", name)
+	}
+	fmt.Fprintf(hub.ErrOut, "Remove cluster %s? Its agent loses its access; its %d Machine(s) and their Nodes stay. [y/N] ", name, machines)
+	answer, err := bufio.NewReader(hub.In).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return exit.Refusal("cluster %s was not removed", name)
+	}
+	return nil
+}
+
+func remove(ctx context.Context, hub *kube.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, machines int, timeout time.Duration) error {
+	if err := deleteTokens(ctx, hub, c, cluster.Name); err != nil {
+		return err
+	}
+	if err := c.Delete(ctx, cluster, client.Preconditions{UID: &cluster.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Cluster %s: %w", cluster.Name, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := kube.UntilGone(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return exit.Timeout("cluster %s is still being removed after %s: is the hub running? Its agent keeps its access until the hub takes it away", cluster.Name, timeout)
+	}
+	if err != nil {
+		return err
+	}
+	hub.Say("cluster.hollowfleet.io/%s removed", cluster.Name)
+	if machines > 0 {
+		hub.Note("%d Machine(s) stay in namespace %s, and their Nodes in the workload cluster: see kubectl hollow cluster remove --help", machines, cluster.Name)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package cli_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func TestFreezeWritesWhoAndWhyAndWaits(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.stops(5, "has not confirmed", "freeze cluster NAME --timeout 100ms --reason", "storage maintenance")
+	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "storage maintenance"))
+	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
+	f.fails(4, "is frozen already, by admin (storage maintenance)", "freeze cluster NAME")
+	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	f.Expect(f.succeeds("freeze cluster/NAME --overwrite --reason", "longer")).To(ContainSubstring("frozen by admin"))
+	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "longer"))
+}
+
+func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.Expect(f.succeeds("unfreeze cluster NAME")).To(ContainSubstring("was not frozen by hand"))
+	f.succeeds("freeze cluster NAME --wait=false")
+	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	f.stops(5, "has not confirmed", "unfreeze cluster NAME --timeout 100ms")
+	f.Expect(f.cluster().Annotations).NotTo(HaveKey(v1alpha1.FreezeAnnotation))
+	f.Expect(f.cluster().Annotations).NotTo(HaveKey(v1alpha1.FreezeUserAnnotation))
+
+	f.succeeds("freeze cluster NAME --wait=false")
+	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+	r := f.hollow("unfreeze cluster NAME")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("stays frozen (AgentSilent): as the hub says"))
+}
+
+func TestADeploymentUnderAFrozenClusterStaysFrozen(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.deployment(1)
+	f.succeeds("freeze cluster NAME --wait=false")
+	f.succeeds("freeze machinedeployment workers --wait=false -n NAME")
+	deployment := f.workers()
+	hubtest.SetCondition(t, f.client, deployment, &deployment.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	r := f.hollow("unfreeze machinedeployment workers -n NAME")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("stays frozen (ManualFreeze)"))
+}
+
+func TestWhatCannotBeFrozen(t *testing.T) {
+	f := newFixture(t)
+	f.fails(3, "does not exist", "freeze cluster NAME")
+	f.fails(3, "does not exist in namespace "+f.name, "unfreeze machinedeployment workers -n NAME")
+	f.fails(2, "want cluster or machinedeployment", "freeze node n1")
+	f.fails(2, "want a kind and a name", "freeze cluster")
+}
+
+// deployment makes a MachineDeployment "workers" in the cluster's namespace.
+func (f *fixture) deployment(replicas int32) *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	f.namespace()
+	labels := map[string]string{"pool": "workers"}
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers"},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: f.name, Replicas: ptr.To(replicas), Selector: v1alpha1.MachineSelector{MatchLabels: labels},
+			Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(f.t, f.client, deployment)
+	return deployment
+}

@@ -1,0 +1,276 @@
+// Package freezing has the commands "kubectl hollow freeze" and "unfreeze".
+package freezing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+)
+
+const (
+	defaultTimeout = 30 * time.Second
+
+	freezeLong = `Freeze a cluster or a MachineDeployment by hand: until it is unfrozen, nothing is created, replaced, drained or
+deleted there, deletions that were asked for included. Machines that run go on running, and are watched.
+
+The object shows who froze it and why. The command returns when the hub has confirmed the freeze.`
+
+	unfreezeLong = `End a freeze that somebody ordered by hand. Hollowfleet's own freezes, such as that of a cluster whose agent is
+silent, end by themselves when their cause is gone; until then the object stays frozen, and the command says so.`
+)
+
+var kinds = []kube.Kind{kube.ClusterKind, kube.DeploymentKind}
+
+// options of both commands.
+type options struct {
+	reason    string
+	overwrite bool
+	wait      bool
+	timeout   time.Duration
+}
+
+func (o *options) addTo(command *cobra.Command) {
+	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the hub has confirmed it")
+	command.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "longest time to wait")
+}
+
+// NewFreeze returns "freeze".
+func NewFreeze(hub *kube.Hub) *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use: "freeze (cluster|machinedeployment) NAME", Short: "Stop everything for a cluster or a MachineDeployment", Long: freezeLong,
+		Example: `  # Nothing is created or deleted in cluster c1 until it is unfrozen
+  kubectl hollow freeze cluster c1 --reason "storage maintenance until 18:00"
+
+  # One MachineDeployment of that cluster
+  kubectl hollow freeze machinedeployment workers -n c1 --reason "looking into failed nodes"`,
+		ValidArgsFunction: hub.CompleteObjects(kinds...),
+		RunE: func(command *cobra.Command, args []string) error {
+			t, err := find(command, hub, args)
+			if err != nil {
+				return err
+			}
+			return t.freeze(command.Context(), o)
+		},
+	}
+	command.Flags().StringVar(&o.reason, "reason", "", "why, for whoever finds it frozen")
+	command.Flags().BoolVar(&o.overwrite, "overwrite", false, "take the place of a freeze that somebody ordered earlier")
+	o.addTo(command)
+	return command
+}
+
+// NewUnfreeze returns "unfreeze".
+func NewUnfreeze(hub *kube.Hub) *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use: "unfreeze (cluster|machinedeployment) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
+		Example: `  kubectl hollow unfreeze cluster c1
+  kubectl hollow unfreeze machinedeployment workers -n c1`,
+		ValidArgsFunction: hub.CompleteObjects(kinds...),
+		RunE: func(command *cobra.Command, args []string) error {
+			t, err := find(command, hub, args)
+			if err != nil {
+				return err
+			}
+			return t.unfreeze(command.Context(), o)
+		},
+	}
+	o.addTo(command)
+	return command
+}
+
+// target is the object to freeze or unfreeze.
+type target struct {
+	hub    *kube.Hub
+	client client.WithWatch
+	object client.Object
+	list   client.ObjectList
+	// name is how the object is called in messages.
+	name string
+}
+
+func find(command *cobra.Command, hub *kube.Hub, args []string) (*target, error) {
+	kind, name, err := kube.Object(command, args, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{hub: hub, name: fmt.Sprintf("%s.%s/%s", kind, v1alpha1.GroupVersion.Group, name)}
+	key := client.ObjectKey{Name: name}
+	switch kind {
+	case kube.ClusterKind:
+		t.object, t.list = &v1alpha1.Cluster{}, &v1alpha1.ClusterList{}
+	case kube.DeploymentKind:
+		t.object, t.list = &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
+		if key.Namespace, err = hub.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	if t.client, err = hub.Client(); err != nil {
+		return nil, err
+	}
+	err = t.client.Get(command.Context(), key, t.object)
+	if apierrors.IsNotFound(err) {
+		return nil, exit.NotFound("%s does not exist%s", t.name, kube.InNamespace(key.Namespace))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", t.name, err)
+	}
+	return t, nil
+}
+
+func (t *target) freeze(ctx context.Context, o *options) error {
+	if reason, frozen := t.ordered(); frozen && !o.overwrite {
+		return exit.Refusal("%s is frozen already, by %s (%s): unfreeze it first, or add --overwrite", t.name, t.user(), reason)
+	}
+	user, err := whoAmI(ctx, t.client)
+	if err != nil {
+		return err
+	}
+	err = t.annotate(ctx, func(annotations map[string]string) {
+		annotations[v1alpha1.FreezeAnnotation], annotations[v1alpha1.FreezeUserAnnotation] = o.reason, user
+	})
+	if err != nil {
+		return err
+	}
+	t.hub.Say("%s frozen by %s", t.name, user)
+	if !o.wait {
+		return nil
+	}
+	return t.await(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
+		return frozen.Status == metav1.ConditionTrue
+	})
+}
+
+func (t *target) unfreeze(ctx context.Context, o *options) error {
+	if _, frozen := t.ordered(); !frozen {
+		t.hub.Say("%s was not frozen by hand", t.name)
+		t.tell()
+		return nil
+	}
+	user := t.user()
+	err := t.annotate(ctx, func(annotations map[string]string) {
+		delete(annotations, v1alpha1.FreezeAnnotation)
+		delete(annotations, v1alpha1.FreezeUserAnnotation)
+	})
+	if err != nil {
+		return err
+	}
+	t.hub.Say("%s unfrozen (it was frozen by %s)", t.name, user)
+	if !o.wait {
+		return nil
+	}
+	err = t.await(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
+		return frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above
+	})
+	if err != nil {
+		return err
+	}
+	t.tell()
+	return nil
+}
+
+// ordered is the freeze that a person ordered.
+func (t *target) ordered() (reason string, frozen bool) {
+	reason, frozen = t.object.GetAnnotations()[v1alpha1.FreezeAnnotation]
+	if reason == "" {
+		reason = "no reason given"
+	}
+	return reason, frozen
+}
+
+func (t *target) user() string {
+	if user := t.object.GetAnnotations()[v1alpha1.FreezeUserAnnotation]; user != "" {
+		return user
+	}
+	return "somebody"
+}
+
+// annotate changes these annotations alone, so it never stands back behind another's change.
+func (t *target) annotate(ctx context.Context, change func(map[string]string)) error {
+	before, ok := t.object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copying %s: it is no object", t.name)
+	}
+	annotations := t.object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	change(annotations)
+	t.object.SetAnnotations(annotations)
+	if err := t.client.Patch(ctx, t.object, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// await waits until the hub says what is wanted of the object's Frozen condition; above tells whether a person
+// froze the cluster of a MachineDeployment.
+func (t *target) await(ctx context.Context, timeout time.Duration, what string, done func(frozen *metav1.Condition, above bool) bool) error {
+	above, err := t.frozenAbove(ctx)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = kube.Until(limited, t.client, t.list, client.ObjectKeyFromObject(t.object), t.object, func(object client.Object) (bool, error) {
+		t.object = object
+		frozen := condition(object)
+		return frozen != nil && done(frozen, above), nil
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return exit.Timeout("the hub has not confirmed within %s that %s is %s: is it running?", timeout, t.name, what)
+	}
+	return err
+}
+
+// frozenAbove tells whether a person froze the cluster of a MachineDeployment.
+func (t *target) frozenAbove(ctx context.Context) (bool, error) {
+	deployment, ok := t.object.(*v1alpha1.MachineDeployment)
+	if !ok {
+		return false, nil
+	}
+	cluster := &v1alpha1.Cluster{}
+	if err := t.client.Get(ctx, client.ObjectKey{Name: deployment.Spec.ClusterName}, cluster); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Cluster %s: %w", deployment.Spec.ClusterName, err)
+	}
+	_, frozen := cluster.Annotations[v1alpha1.FreezeAnnotation]
+	return frozen, nil
+}
+
+// tell says what still freezes the object.
+func (t *target) tell() {
+	if frozen := condition(t.object); frozen != nil && frozen.Status == metav1.ConditionTrue {
+		t.hub.Note("%s stays frozen (%s): %s", t.name, frozen.Reason, frozen.Message)
+	}
+}
+
+func condition(object client.Object) *metav1.Condition {
+	var list []metav1.Condition
+	switch object := object.(type) {
+	case *v1alpha1.Cluster:
+		list = object.Status.Conditions
+	case *v1alpha1.MachineDeployment:
+		list = object.Status.Conditions
+	}
+	return meta.FindStatusCondition(list, v1alpha1.FrozenCondition)
+}
+
+// whoAmI is the user as the hub's API server knows them.
+func whoAmI(ctx context.Context, c client.Client) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("asking the hub who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}

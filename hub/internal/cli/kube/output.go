@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+// Wide is the format of a table with all its columns.
+const Wide = "wide"
+
+// Output is the flag -o of a command that prints objects.
+type Output struct {
+	format    string
+	own       []string
+	noHeaders bool
+	flags     *genericclioptions.PrintFlags
+}
+
+// NewOutput adds -o to command. Beside those of kubectl it takes the command's own formats.
+func NewOutput(command *cobra.Command, own ...string) *Output {
+	o := &Output{flags: genericclioptions.NewPrintFlags(""), own: own}
+	o.flags.OutputFormat = &o.format
+	o.flags.JSONYamlPrintFlags.AddFlags(command)
+	o.flags.TemplatePrinterFlags.AddFlags(command)
+	formats := slices.Compact(slices.Sorted(slices.Values(append(o.flags.AllowedFormats(), own...))))
+	command.Flags().StringVarP(&o.format, "output", "o", "", fmt.Sprintf("output format: %s", strings.Join(formats, ", ")))
+	complete(command, "output", formats)
+	if slices.Contains(own, Wide) {
+		command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print a table without its headings")
+	}
+	return o
+}
+
+// Own is the command's own format that is asked for: "" by default. own is false for one of kubectl's.
+func (o *Output) Own() (format string, own bool) {
+	if o.format == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" || slices.Contains(o.own, o.format) {
+		return o.format, true
+	}
+	return "", false
+}
+
+// Check finds a format that does not exist before anything is done.
+func (o *Output) Check() error {
+	if _, own := o.Own(); own {
+		return nil
+	}
+	_, err := o.flags.ToPrinter()
+	return exit.AsUsage(err)
+}
+
+// Print prints objects in one of kubectl's formats.
+func (o *Output) Print(out io.Writer, objects ...runtime.Object) error {
+	printer, err := o.flags.ToPrinter()
+	if err != nil {
+		return exit.AsUsage(err)
+	}
+	if objects, err = o.spread(objects); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := setKinds(object); err != nil {
+			return err
+		}
+		if err := printer.PrintObj(object, out); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	return nil
+}
+
+// spread takes lists apart for the format that has a line for each object.
+func (o *Output) spread(objects []runtime.Object) ([]runtime.Object, error) {
+	if o.format != "name" {
+		return objects, nil
+	}
+	var items []runtime.Object
+	for _, object := range objects {
+		if !meta.IsListType(object) {
+			items = append(items, object)
+			continue
+		}
+		listed, err := meta.ExtractList(object)
+		if err != nil {
+			return nil, fmt.Errorf("printing: %w", err)
+		}
+		items = append(items, listed...)
+	}
+	return items, nil
+}
+
+// Table prints a table.
+func (o *Output) Table(out io.Writer, table *metav1.Table) error {
+	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: o.noHeaders, Wide: o.format == Wide})
+	return printer.PrintObj(table, out)
+}
+
+// setKinds gives object, and the items of a list, the kind that a client leaves out.
+func setKinds(object runtime.Object) error {
+	known := scheme.New()
+	set := func(object runtime.Object) error {
+		kind, err := apiutil.GVKForObject(object, known)
+		if err != nil {
+			return fmt.Errorf("finding the kind of %T: %w", object, err)
+		}
+		object.GetObjectKind().SetGroupVersionKind(kind)
+		return nil
+	}
+	if meta.IsListType(object) {
+		if err := meta.EachListItem(object, set); err != nil {
+			return err
+		}
+	}
+	return set(object)
+}
+
+// Columns are the headings of a table. One that starts with "+" is shown with -o wide only.
+func Columns(names ...string) []metav1.TableColumnDefinition {
+	var columns []metav1.TableColumnDefinition
+	for _, name := range names {
+		column := metav1.TableColumnDefinition{Name: strings.TrimPrefix(name, "+"), Type: "string"}
+		if column.Name != name {
+			column.Priority = 1
+		}
+		columns = append(columns, column)
+	}
+	return columns
+}

@@ -1,0 +1,33 @@
+package local
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+const keepName = "keep"
+
+// newKeep returns the command that "up" starts in the background: it starts the fleet, keeps it running, and ends
+// it with SIGTERM. Its programs end with it.
+func newKeep(hub *kube.Hub, dir *string) *cobra.Command {
+	options := localfleet.Options{Kept: true, Progress: func(line string) { hub.Say("%s", line) }}
+	command := &cobra.Command{
+		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: kube.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			options.Dir = *dir
+			fleet, err := localfleet.Up(command.Context(), options)
+			if err != nil {
+				return err
+			}
+			fleet.Keep(command.Context())
+			return errors.Join(command.Context().Err(), fleet.Down())
+		},
+	}
+	command.Flags().StringVar(&options.BinDir, "bin-dir", "", "directory of the programs")
+	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
+	return command
+}

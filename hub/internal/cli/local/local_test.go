@@ -1,0 +1,96 @@
+package local
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
+	g := NewWithT(t)
+	var log, out bytes.Buffer
+	tail := &tail{file: &log, out: &out}
+	for _, part := range []string{"hub: con", "trol plane ready\nc1: a", "gent started\nerror: running hub: exit status 3\nits log: ", "no memory\n"} {
+		log.WriteString(part)
+		g.Expect(tail.show()).To(Succeed())
+	}
+	g.Expect(out.String()).To(Equal("  hub: control plane ready\n  c1: agent started\n"))
+	g.Expect(tail.failure()).To(Equal("running hub: exit status 3\nits log: no memory"))
+}
+
+func options(t *testing.T) *upOptions {
+	bin := t.TempDir()
+	for _, name := range programs {
+		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), nil, 0o755)).To(Succeed())
+	}
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	return &upOptions{hub: kube.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, timeout: time.Minute}
+}
+
+func TestWhatCannotBeStarted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*upOptions)
+		code   int
+		says   string
+	}{
+		"all well":          {func(*upOptions) {}, exit.OK, ""},
+		"no machines":       {func(o *upOptions) { o.machines = 0 }, exit.OK, ""},
+		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, exit.BadUsage, "--clusters"},
+		"negative machines": {func(o *upOptions) { o.machines = -1 }, exit.BadUsage, "--machines"},
+		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, exit.BadUsage, `"latest" is no version`},
+		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, exit.Failed, "run make build"},
+		"a fleet is there": {func(o *upOptions) {
+			NewWithT(t).Expect(os.MkdirAll(o.dir, 0o755)).To(Succeed())
+			NewWithT(t).Expect(os.WriteFile(filepath.Join(o.dir, "fleet.json"), []byte("{}"), 0o600)).To(Succeed())
+		}, exit.Refused, "there is a fleet in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := options(t)
+			test.change(o)
+			err := o.validate()
+			g.Expect(exit.Code(err)).To(Equal(test.code))
+			if test.says != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.says)))
+			}
+		})
+	}
+}
+
+func TestClustersTakeTurnsWithVersions(t *testing.T) {
+	g := NewWithT(t)
+	o := &upOptions{clusters: 3, versions: []string{"v1.36.2", "v1.37.1"}}
+	g.Expect(o.names()).To(Equal([]string{"c1", "c2", "c3"}))
+	g.Expect([]string{o.versionOf(0), o.versionOf(1), o.versionOf(2)}).To(Equal([]string{"v1.36.2", "v1.37.1", "v1.36.2"}))
+	g.Expect((&upOptions{}).versionOf(1)).To(BeEmpty())
+}
+
+func TestStatusTellsWhatEnded(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Ready: true, Processes: []localfleet.Running{{Name: "hub", PID: 7, Alive: true}, {Name: "agent c1", PID: 8, Log: "/f/agent.log"}}}
+	g.Expect(ended(report, "/f")).To(MatchError("agent c1 does not run (its log: /f/agent.log): end the fleet with kubectl hollow local down --dir /f"))
+	report.Processes[1].Alive = true
+	g.Expect(ended(report, "/f")).To(Succeed())
+	report.Ready = false
+	g.Expect(exit.Code(ended(report, "/f"))).To(Equal(exit.Refused))
+}
+
+func TestDownLeavesOtherFilesAlone(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	dir := t.TempDir()
+	g.Expect(down(t.Context(), kube.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
+	g.Expect(out.String()).To(ContainSubstring("No fleet in"))
+	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
+	g.Expect(exit.Code(down(t.Context(), kube.NewHub(streams), dir, time.Minute))).To(Equal(exit.Refused))
+	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
+}

@@ -1,0 +1,170 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+)
+
+// askTimeout bounds the question to a hub that may be away.
+const askTimeout = 5 * time.Second
+
+type format string
+
+const (
+	formatJSON format = "json"
+	formatYAML format = "yaml"
+)
+
+func newStatus(hub *kube.Hub, dir *string) *cobra.Command {
+	var output format
+	command := &cobra.Command{
+		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
+		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is none, and 1 if one of its
+processes does not run.`,
+		Example: `  kubectl hollow local status
+
+  # The hub's kubeconfig, for a script
+  export KUBECONFIG=$(kubectl hollow local status -o json | jq -r .hub.kubeconfig)`,
+		Args: kube.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			report, err := look(*dir)
+			if err != nil {
+				return err
+			}
+			if err := show(command.Context(), hub.Out, report, output); err != nil {
+				return err
+			}
+			return ended(report, *dir)
+		},
+	}
+	kube.ChoiceP(command, &output, "output", "o", "for scripts", formatJSON, formatYAML)
+	return command
+}
+
+func show(ctx context.Context, out io.Writer, report localfleet.Report, output format) error {
+	var (
+		content []byte
+		err     error
+	)
+	switch output {
+	case formatJSON:
+		content, err = json.MarshalIndent(report, "", "  ")
+		content = append(content, '\n')
+	case formatYAML:
+		content, err = yaml.Marshal(report)
+	default:
+		return showTables(ctx, out, report)
+	}
+	if err == nil {
+		_, err = out.Write(content)
+	}
+	return err
+}
+
+func showTables(ctx context.Context, out io.Writer, report localfleet.Report) error {
+	fmt.Fprintf(out, "Fleet in %s\n\n", report.Dir)
+	if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(processTable(report), out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(clusterTable(report, askHub(ctx, report)), out)
+}
+
+func processTable(report localfleet.Report) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: kube.Columns("Process", "PID", "State", "Log")}
+	for _, process := range report.Processes {
+		state := "runs"
+		if !process.Alive {
+			state = "ENDED"
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{process.Name, process.PID, state, process.Log}})
+	}
+	return table
+}
+
+func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: kube.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig")}
+	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+		ready, machines := "-", "-"
+		if cluster, known := clusters[plane.Name]; known {
+			if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
+				ready = string(condition.Status)
+			}
+			if counts := cluster.Status.Machines; counts != nil {
+				machines = fmt.Sprintf("%d/%d", counts.Ready, counts.Total)
+			}
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"),
+		}})
+	}
+	return table
+}
+
+// askHub returns the Clusters as the hub knows them; none if it does not answer, which the processes explain.
+func askHub(ctx context.Context, report localfleet.Report) map[string]v1alpha1.Cluster {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	known := map[string]v1alpha1.Cluster{}
+	list := &v1alpha1.ClusterList{}
+	if report.Hub.Kubeconfig == "" {
+		return known
+	}
+	c, err := hubClient(report.Hub.Kubeconfig)
+	if err != nil || c.List(ctx, list) != nil {
+		return known
+	}
+	for _, cluster := range list.Items {
+		known[cluster.Name] = cluster
+	}
+	return known
+}
+
+// ended is the error of a fleet of which a process does not run.
+func ended(report localfleet.Report, dir string) error {
+	for _, process := range report.Processes {
+		if !process.Alive {
+			return fmt.Errorf("%s does not run (its log: %s): end the fleet with %s", process.Name, process.Log, written("down", dir))
+		}
+	}
+	if !report.Ready {
+		return exit.Refusal("the fleet is still starting")
+	}
+	return nil
+}
+
+// explain tells what the fleet offers.
+func (o *upOptions) explain() error {
+	report, err := localfleet.Look(o.dir)
+	if err != nil {
+		return err
+	}
+	say, first := o.hub.Say, report.Clusters[0]
+	say("\nThe fleet is up. Its kubeconfigs:\n")
+	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
+		say("  %-4s %s", plane.Name, plane.Kubeconfig)
+	}
+	say("\nTry:\n\n  export KUBECONFIG=%s", report.Hub.Kubeconfig)
+	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
+	if o.machines > 0 {
+		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
+	}
+	say("  kubectl --kubeconfig %s get nodes -o wide", first.Kubeconfig)
+	say("\nEnd it:\n\n  %s", written("down", o.dir))
+	return nil
+}

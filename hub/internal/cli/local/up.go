@@ -1,0 +1,164 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/process"
+)
+
+const (
+	upExample = `  # A hub and three workload clusters with three machines each
+  kubectl hollow local up
+
+  # Five clusters with ten machines each, whose kubelets report three versions
+  kubectl hollow local up --clusters 5 --machines 10 \
+    --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
+
+  # A second fleet beside the first
+  kubectl hollow local up --dir /tmp/other --clusters 1`
+
+	// downTimeout bounds the end of a fleet that did not come up.
+	downTimeout = 2 * time.Minute
+
+	mostClusters, mostMachines = 200, 10000
+)
+
+// programs are what a fleet is made of.
+var programs = []string{"hub", "agent", "simcluster", "hollow-node"}
+
+type upOptions struct {
+	hub      *kube.Hub
+	dir      string
+	binDir   string
+	clusters int
+	machines int
+	versions []string
+	timeout  time.Duration
+}
+
+func newUp(hub *kube.Hub, dir *string) *cobra.Command {
+	o := &upOptions{hub: hub}
+	command := &cobra.Command{
+		Use: "up", Short: "Start a fleet on this machine",
+		Long: localLong + `
+
+Clusters are called c1, c2 and so on; each gets a MachineDeployment "workers". Clusters join as any other does: with
+a join token, and a certificate that the hub signs.`,
+		Example: upExample, Args: kube.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.dir = *dir
+			return o.run(command.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.clusters, "clusters", 3, "number of workload clusters")
+	flags.IntVar(&o.machines, "machines", 3, "number of machines in each cluster; 0 makes no MachineDeployment")
+	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; given several times, clusters take turns (default: that of the code)")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up, and end what was started, after this time")
+	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
+	return command
+}
+
+// besideMe is the directory of this program; empty if it cannot be told.
+func besideMe() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	return filepath.Dir(path)
+}
+
+func (o *upOptions) validate() error {
+	if o.clusters < 1 || o.clusters > mostClusters {
+		return exit.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
+	}
+	if o.machines < 0 || o.machines > mostMachines {
+		return exit.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
+	}
+	for _, text := range o.versions {
+		if _, err := version.ParseSemantic(text); err != nil {
+			return exit.Usage("--kubelet-version: %q is no version: write it as v1.36.2", text)
+		}
+	}
+	for _, name := range programs {
+		if _, err := os.Stat(filepath.Join(o.binDir, name)); err != nil {
+			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.binDir)
+		}
+	}
+	if _, err := localfleet.ReadState(o.dir); err == nil {
+		return exit.Refusal("there is a fleet in %s: see %s, or end it with %s", o.dir, written("status", o.dir), written("down", o.dir))
+	}
+	return nil
+}
+
+// names are those of the workload clusters.
+func (o *upOptions) names() []string {
+	var names []string
+	for i := range o.clusters {
+		names = append(names, fmt.Sprintf("c%d", i+1))
+	}
+	return names
+}
+
+func (o *upOptions) run(ctx context.Context) error {
+	var err error
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return fmt.Errorf("finding --dir: %w", err)
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, exit.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
+	defer cancel()
+	o.hub.Say("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
+	keeper, err := o.startKeeper()
+	if err != nil {
+		return err
+	}
+	if err := follow(ctx, keeper, o.dir, o.hub.Out); err != nil {
+		return o.giveUp(ctx, keeper, err)
+	}
+	if err := o.populate(ctx); err != nil {
+		return o.giveUp(ctx, keeper, err)
+	}
+	return o.explain()
+}
+
+// giveUp ends what was started.
+func (o *upOptions) giveUp(ctx context.Context, keeper *process.Process, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+	defer cancel()
+	return errors.Join(err, keeper.Stop(downTimeout), localfleet.Down(ending, o.dir))
+}
+
+// startKeeper starts this program again, as one that outlives the command.
+func (o *upOptions) startKeeper() (*process.Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	args := []string{"local", keepName, "--dir", o.dir, "--bin-dir", o.binDir}
+	for _, name := range o.names() {
+		args = append(args, "--cluster", name)
+	}
+	return process.Start(process.Spec{
+		Name: localfleet.KeeperName, Path: program, Args: args, LogFile: localfleet.LogFile(o.dir, localfleet.KeeperName), Detached: true,
+	})
+}

@@ -1,0 +1,98 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+)
+
+func newHistory(hub *kube.Hub) *cobra.Command {
+	var (
+		number int64
+		output *kube.Output
+	)
+	c := command(hub, &cobra.Command{
+		Use: "history", Short: "List the revisions that a MachineDeployment can go back to",
+		Long: `List the revisions of a MachineDeployment: each template that it has had and whose MachineSet is still kept
+(spec.revisionHistoryLimit). With -o yaml or -o json the MachineSets themselves are printed.`,
+		Example: `  kubectl hollow rollout history machinedeployment workers -n c1
+
+  # The template of one revision
+  kubectl hollow rollout history machinedeployment workers -n c1 --revision 2`,
+	}, func(ctx context.Context, s *subject) error {
+		if err := output.Check(); err != nil {
+			return err
+		}
+		return s.history(ctx, output, number)
+	})
+	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template")
+	output = kube.NewOutput(c, kube.Wide)
+	return c
+}
+
+func (s *subject) history(ctx context.Context, output *kube.Output, number int64) error {
+	revisions, err := s.revisions(ctx)
+	if err != nil {
+		return err
+	}
+	_, asTable := output.Own()
+	if number > 0 {
+		chosen, err := s.pick(revisions, number)
+		if err != nil {
+			return err
+		}
+		if !asTable {
+			return output.Print(s.hub.Out, chosen.set)
+		}
+		text, err := yaml.Marshal(chosen.template())
+		s.hub.Say("%s", text)
+		return err
+	}
+	if asTable {
+		return output.Table(s.hub.Out, historyTable(revisions, s.current(), time.Now()))
+	}
+	list := &v1alpha1.MachineSetList{}
+	for _, revision := range revisions {
+		list.Items = append(list.Items, *revision.set)
+	}
+	return output.Print(s.hub.Out, list)
+}
+
+// pick finds a revision, or lists those that there are.
+func (s *subject) pick(revisions []revision, number int64) (revision, error) {
+	i := slices.IndexFunc(revisions, func(r revision) bool { return r.number == number })
+	if i < 0 {
+		return revision{}, exit.NotFound("machinedeployment %s has no revision %d (any more); it has %s",
+			s.deployment.Name, number, cmp.Or(numbers(revisions), "none"))
+	}
+	return revisions[i], nil
+}
+
+func historyTable(revisions []revision, current int64, now time.Time) *metav1.Table {
+	result := &metav1.Table{ColumnDefinitions: kube.Columns("Revision", "Current", "Machines", "Kubelet", "Age", "MachineSet", "+Class")}
+	for _, revision := range revisions {
+		mark, class := "", "-"
+		if revision.number == current {
+			mark = "*"
+		}
+		body := revision.set.Spec.Template.Spec
+		if body.ProviderConfig.ValueRef != nil {
+			class = body.ProviderConfig.ValueRef.Name
+		}
+		result.Rows = append(result.Rows, metav1.TableRow{Cells: []any{
+			revision.number, mark, revision.set.Status.Replicas, cmp.Or(body.Versions.Kubelet, "-"),
+			duration.HumanDuration(now.Sub(revision.set.CreationTimestamp.Time)), revision.set.Name, class,
+		}})
+	}
+	return result
+}

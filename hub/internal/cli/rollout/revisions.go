@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// revision is one template that a MachineDeployment has had, and the set that keeps it.
+type revision struct {
+	number int64
+	set    *v1alpha1.MachineSet
+}
+
+// revisions are those that the deployment still has, the oldest first.
+func (s *subject) revisions(ctx context.Context) ([]revision, error) {
+	sets := &v1alpha1.MachineSetList{}
+	if err := s.client.List(ctx, sets, client.InNamespace(s.deployment.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the MachineSets of %s: %w", s.deployment.Name, err)
+	}
+	var found []revision
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		if number := numberOf(set); number > 0 && metav1.IsControlledBy(set, s.deployment) {
+			found = append(found, revision{number, set})
+		}
+	}
+	slices.SortFunc(found, func(a, b revision) int { return cmp.Compare(a.number, b.number) })
+	return found, nil
+}
+
+// current is the number of the revision that the deployment has now; 0 before the hub has given it one.
+func (s *subject) current() int64 { return numberOf(s.deployment) }
+
+// numberOf is the revision that an object carries; 0 if it carries none.
+func numberOf(object metav1.Object) int64 {
+	number, err := strconv.ParseInt(object.GetAnnotations()[v1alpha1.RevisionAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// numbers lists revisions for a message.
+func numbers(revisions []revision) string {
+	var list []string
+	for _, revision := range revisions {
+		list = append(list, fmt.Sprint(revision.number))
+	}
+	return strings.Join(list, ", ")
+}
+
+// template is the revision's as a user would write it: without the label that the hub adds.
+func (r revision) template() v1alpha1.MachineTemplate {
+	template := r.set.Spec.Template.DeepCopy()
+	delete(template.Metadata.Labels, v1alpha1.MachineTemplateHashLabel)
+	return *template
+}

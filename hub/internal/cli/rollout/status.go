@@ -1,0 +1,111 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+)
+
+func newStatus(hub *kube.Hub) *cobra.Command {
+	var (
+		follow  bool
+		timeout time.Duration
+	)
+	c := command(hub, &cobra.Command{
+		Use: "status", Short: "Follow a rollout until it is complete",
+		Long: `Follow a rollout until every Machine has the current template and is available. The exit code is 5 when the
+rollout makes no progress for longer than spec.progressDeadlineSeconds, or is not complete after --timeout.`,
+		Example: `  kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
+
+  # Say how it is now, and do not wait
+  kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
+	}, func(ctx context.Context, s *subject) error {
+		if !follow {
+			progress := progressOf(s.deployment)
+			s.say("%s", progress.text)
+			return progress.err
+		}
+		return s.follow(ctx, timeout)
+	})
+	c.Flags().BoolVarP(&follow, "watch", "w", true, "wait until the rollout is complete")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait; 0 waits for as long as the rollout makes progress")
+	return c
+}
+
+// progress is how a rollout is.
+type progress struct {
+	text string
+	done bool
+	// err ends the waiting.
+	err error
+}
+
+// follow prints every step until the rollout is complete or has failed.
+func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if timeout > 0 {
+		limited, cancel = context.WithTimeout(ctx, timeout)
+	}
+	defer cancel()
+	first := progressOf(s.deployment)
+	s.say("%s", first.text)
+	if first.done || first.err != nil {
+		return first.err
+	}
+	last := first.text
+	err := kube.Until(limited, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
+		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
+			now := progressOf(deployment)
+			if now.text != last {
+				s.say("%s", now.text)
+				last = now.text
+			}
+			return now.done, now.err
+		})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return exit.Timeout("machinedeployment %s has not rolled out within %s: %s", s.deployment.Name, timeout, last)
+	}
+	return err
+}
+
+// progressOf reads it from the status; a status that is older than the spec says nothing.
+func progressOf(deployment *v1alpha1.MachineDeployment) progress {
+	status := &deployment.Status
+	if status.ObservedGeneration < deployment.Generation {
+		return progress{text: "waits for the hub to look at its present spec"}
+	}
+	want := int32(1)
+	if deployment.Spec.Replicas != nil {
+		want = *deployment.Spec.Replicas
+	}
+	stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition)
+	if stalled != nil && stalled.Status == metav1.ConditionFalse && stalled.Reason == v1alpha1.ReasonProgressDeadlineExceeded {
+		return progress{
+			text: "makes no progress",
+			err:  exit.Timeout("machinedeployment %s exceeded its progress deadline: %s", deployment.Name, stalled.Message),
+		}
+	}
+	updated := fmt.Sprintf("%d of %d machines updated", status.UpdatedReplicas, want)
+	switch frozen := meta.FindStatusCondition(status.Conditions, v1alpha1.FrozenCondition); {
+	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
+		return progress{text: "has rolled out: " + updated + ", all available", done: true}
+	case frozen != nil && frozen.Status == metav1.ConditionTrue:
+		return progress{text: fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated)}
+	case deployment.Spec.Paused && status.UpdatedReplicas < want:
+		return progress{text: "is paused, " + updated}
+	case status.UpdatedReplicas < want:
+		return progress{text: updated}
+	case status.Replicas > status.UpdatedReplicas:
+		return progress{text: fmt.Sprintf("%s, %d old ones are going", updated, status.Replicas-status.UpdatedReplicas)}
+	}
+	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
+}

@@ -1,0 +1,84 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+)
+
+func newUndo(hub *kube.Hub) *cobra.Command {
+	var number int64
+	c := command(hub, &cobra.Command{
+		Use: "undo", Short: "Go back to an earlier revision of a MachineDeployment",
+		Long: `Go back to an earlier revision: its template becomes that of the MachineDeployment, which rolls out like any other
+change, by the deployment's strategy and within its bounds. Without --to-revision it is the one before the current.
+
+A paused MachineDeployment gets the template too, but replaces nothing until it is resumed.`,
+		Example: `  # Back to the previous revision
+  kubectl hollow rollout undo machinedeployment workers -n c1
+
+  # Back to a revision of "kubectl hollow rollout history"
+  kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
+	}, func(ctx context.Context, s *subject) error {
+		if number < 0 {
+			return exit.Usage("--to-revision: want a revision, got %d", number)
+		}
+		return s.undo(ctx, number)
+	})
+	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
+	return c
+}
+
+func (s *subject) undo(ctx context.Context, number int64) error {
+	revisions, err := s.revisions(ctx)
+	if err != nil {
+		return err
+	}
+	chosen, err := s.choose(revisions, number)
+	if err != nil {
+		return err
+	}
+	before := s.deployment.DeepCopy()
+	s.deployment.Spec.Template = chosen.template()
+	if equality.Semantic.DeepEqual(before.Spec.Template, s.deployment.Spec.Template) {
+		s.say("has the template of revision %d already", chosen.number)
+		return nil
+	}
+	if s.deployment.Annotations == nil {
+		s.deployment.Annotations = map[string]string{}
+	}
+	s.deployment.Annotations[v1alpha1.RollbackAnnotation] = fmt.Sprint(chosen.number)
+	if err := s.patch(ctx, before); err != nil {
+		return err
+	}
+	s.say("rolled back to revision %d", chosen.number)
+	if s.deployment.Spec.Paused {
+		s.hub.Note("It is paused: nothing is replaced until kubectl hollow rollout resume machinedeployment %s -n %s", s.deployment.Name, s.deployment.Namespace)
+	}
+	return nil
+}
+
+// choose finds the revision of that number, or for 0 the one before the current.
+func (s *subject) choose(revisions []revision, number int64) (revision, error) {
+	if number > 0 {
+		return s.pick(revisions, number)
+	}
+	current := s.current()
+	if current == 0 {
+		return revision{}, exit.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
+	}
+	for i := len(revisions) - 1; i >= 0; i-- {
+		if revisions[i].number < current {
+			return revisions[i], nil
+		}
+	}
+	return revision{}, exit.NotFound("machinedeployment %s has no revision before its current one, %d; it has %s",
+		s.deployment.Name, current, cmp.Or(numbers(revisions), "none"))
+}

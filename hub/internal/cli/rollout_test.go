@@ -1,0 +1,137 @@
+package cli_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func (f *fixture) workers() *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	deployment := &v1alpha1.MachineDeployment{}
+	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.name, Name: "workers"}, deployment)).To(Succeed())
+	return deployment
+}
+
+// revisions plays the hub: it makes a MachineSet for each of the kubelet versions, the last of which is current.
+func (f *fixture) revisions(versions ...string) {
+	f.t.Helper()
+	deployment := f.workers()
+	for i, version := range versions {
+		template := deployment.Spec.Template.DeepCopy()
+		template.Spec.Versions.Kubelet = version
+		deployment.Spec.Template = *template.DeepCopy()
+		hash := fmt.Sprintf("h%d", i+1)
+		template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = hash
+		hubtest.Create(f.t, f.client, &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.name, Name: "workers-" + hash, Annotations: map[string]string{v1alpha1.RevisionAnnotation: fmt.Sprint(i + 1)},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))},
+			},
+			Spec: v1alpha1.MachineSetSpec{ClusterName: f.name, Template: *template, Selector: v1alpha1.MachineSelector{MatchLabels: template.Metadata.Labels}},
+		})
+	}
+	deployment.Annotations = map[string]string{v1alpha1.RevisionAnnotation: fmt.Sprint(len(versions))}
+	f.Expect(f.client.Update(f.t.Context(), deployment)).To(Succeed())
+}
+
+func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.34.1", "v1.35.2", "v1.36.2")
+	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME")).To(ContainSubstring("rolled back to revision 2"))
+	deployment := f.workers()
+	f.Expect(deployment.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.35.2"))
+	f.Expect(deployment.Spec.Template.Metadata.Labels).To(Equal(map[string]string{"pool": "workers"}), "without the label that the hub adds")
+	f.Expect(deployment.Annotations).To(HaveKeyWithValue(v1alpha1.RollbackAnnotation, "2"))
+	f.Expect(f.succeeds("rollout undo machinedeployment/workers -n NAME --to-revision 1")).To(ContainSubstring("rolled back to revision 1"))
+	f.Expect(f.workers().Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.34.1"))
+	before := f.workers().ResourceVersion
+	f.Expect(f.succeeds("rollout undo mdep workers -n NAME --to-revision 1")).To(ContainSubstring("has the template of revision 1 already"))
+	f.Expect(f.workers().ResourceVersion).To(Equal(before))
+}
+
+func TestUndoOfARevisionThatIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.fails(4, "has no revision yet", "rollout undo machinedeployment workers -n NAME")
+	f.revisions("v1.35.2", "v1.36.2")
+	before := f.workers().ResourceVersion
+	f.fails(3, "has no revision 7 (any more); it has 1, 2", "rollout undo machinedeployment workers -n NAME --to-revision 7")
+	f.fails(2, "--to-revision", "rollout undo machinedeployment workers -n NAME --to-revision -1")
+	f.Expect(f.client.Delete(t.Context(), &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers-h1"}})).To(Succeed())
+	f.fails(3, "no revision before its current one, 2; it has 2", "rollout undo machinedeployment workers -n NAME")
+	f.Expect(f.workers().ResourceVersion).To(Equal(before))
+}
+
+func TestUndoOfAPausedDeploymentSaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("workers paused"))
+	f.Expect(f.workers().Spec.Paused).To(BeTrue())
+	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("was paused already"))
+	r := f.hollow("rollout undo machinedeployment workers -n NAME")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("nothing is replaced until"))
+	f.succeeds("rollout resume machinedeployment workers -n NAME")
+	f.Expect(f.workers().Spec.Paused).To(BeFalse())
+}
+
+func TestHistory(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.Expect(f.succeeds("rollout history machinedeployment workers -n NAME")).To(MatchRegexp(
+		`^REVISION +CURRENT +MACHINES +KUBELET +AGE +MACHINESET\n1 +0 +v1.35.2 +\d+m?s +workers-h1\n2 +\* +0 +v1.36.2 +\d+m?s +workers-h2\n$`))
+	f.Expect(f.succeeds("rollout history machinedeployment workers -n NAME -o name")).To(Equal("machineset.hollowfleet.io/workers-h1\nmachineset.hollowfleet.io/workers-h2\n"))
+	shown := f.succeeds("rollout history machinedeployment workers -n NAME --revision 1")
+	f.Expect(shown).To(ContainSubstring("kubelet: v1.35.2"))
+	f.Expect(shown).NotTo(ContainSubstring(v1alpha1.MachineTemplateHashLabel))
+	f.fails(3, "it has 1, 2", "rollout history machinedeployment workers -n NAME --revision 3")
+}
+
+func TestStatusFollowsUntilTheEnd(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.stops(5, "has not rolled out within 100ms: waits for the hub", "rollout status machinedeployment workers -n NAME --timeout 100ms")
+	f.counts(1, 1)
+	f.Expect(f.succeeds("rollout status machinedeployment workers -n NAME --watch=false")).To(ContainSubstring("1 of 2 machines updated"))
+	done := make(chan run, 1)
+	go func() { done <- f.hollow("rollout status machinedeployment workers -n NAME") }()
+	f.Consistently(done, glance).ShouldNot(Receive())
+	f.counts(2, 2)
+	var r run
+	f.Eventually(done, patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(ContainSubstring("2 of 2 machines updated, all available"))
+}
+
+func TestStatusOfADeploymentThatGoesAway(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	done := make(chan run, 1)
+	go func() { done <- f.hollow("rollout status machinedeployment workers -n NAME") }()
+	f.Consistently(done, glance).ShouldNot(Receive())
+	f.Expect(f.client.Delete(t.Context(), f.workers())).To(Succeed())
+	var r run
+	f.Eventually(done, patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(3), r.errOut)
+	f.fails(3, "does not exist in namespace", "rollout status machinedeployment workers -n NAME")
+}
+
+// counts plays the hub: it reports how many Machines are updated and available.
+func (f *fixture) counts(updated, available int32) {
+	f.t.Helper()
+	deployment := f.workers()
+	deployment.Status = v1alpha1.MachineDeploymentStatus{
+		ObservedGeneration: deployment.Generation, Replicas: 2, UpdatedReplicas: updated, ReadyReplicas: available, AvailableReplicas: available,
+	}
+	f.Expect(f.client.Status().Update(f.t.Context(), deployment)).To(Succeed())
+}

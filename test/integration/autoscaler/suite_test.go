@@ -1,0 +1,174 @@
+// Package autoscaler holds the hub to what an unmodified cluster-autoscaler with its clusterapi provider asks of it.
+// The provider's requests are played one by one against a real API server with the real hub; the agent is played too.
+package autoscaler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+var environment *testenv.Environment
+
+func TestAutoscaler(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(fleettest.Patience)
+	SetDefaultEventuallyPollingInterval(fleettest.Glance)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "cluster-autoscaler's contract")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	environment, err = testenv.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(environment.Stop()).To(Succeed()) })
+	Expect(hub.Install(ctx, environment.Config)).To(Succeed())
+
+	running, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- hub.Run(running, hub.Options{
+			Config: environment.Config, NoLeaderElection: true, HealthAddress: "0", MetricsAddress: "0",
+		})
+	}()
+	DeferCleanup(func() {
+		stop()
+		Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()), "the hub stops")
+	})
+}, NodeTimeout(fleettest.StartTimeout))
+
+// world is one accepted cluster with a class, and the autoscaler that looks after it.
+type world struct {
+	cluster    *v1alpha1.Cluster
+	autoscaler *autoscaler
+}
+
+func newWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	w := &world{cluster: &v1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "c-" + rand.String(8)},
+		Spec:       v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted},
+	}}
+	Expect(environment.Client.Create(ctx, w.cluster)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(environment.Client.Get(ctx, client.ObjectKeyFromObject(w.cluster), w.cluster)).To(Succeed())
+		g.Expect(w.cluster.Status.Namespace).To(Equal(w.cluster.Name))
+	}).Should(Succeed(), "the hub prepares the cluster's namespace")
+	Expect(environment.Client.Create(ctx, &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Name, Name: "small"},
+		Spec: v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow, NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
+			"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "ephemeral-storage": resource.MustParse("100Gi"),
+			"pods": resource.MustParse("50"), "example.com/gpu": resource.MustParse("2"),
+		}}},
+	})).To(Succeed())
+	w.autoscaler = newAutoscaler(ctx, environment.Config, w.cluster.Name)
+	return w
+}
+
+func template(labels map[string]string) v1alpha1.MachineTemplate {
+	return v1alpha1.MachineTemplate{
+		Metadata: v1alpha1.TemplateMetadata{Labels: labels},
+		Spec: v1alpha1.MachineTemplateBody{
+			NodeMetadata:   v1alpha1.NodeMetadata{Labels: map[string]string{"zone": "a", "node.cluster.x-k8s.io/pool": "p"}},
+			Taints:         []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}},
+			Roles:          []string{"worker"},
+			Versions:       v1alpha1.MachineVersions{Kubelet: "v1.36.2"},
+			ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "small"}},
+		},
+	}
+}
+
+func sizes(least, most string) map[string]string {
+	return map[string]string{v1alpha1.AutoscalerMinSizeAnnotation: least, v1alpha1.AutoscalerMaxSizeAnnotation: most}
+}
+
+// deploy creates a MachineDeployment and waits for its Machines.
+func (w *world) deploy(ctx context.Context, name string, replicas int32, annotations map[string]string) *v1alpha1.MachineDeployment {
+	GinkgoHelper()
+	labels := map[string]string{"pool": name}
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Name, Name: name, Annotations: annotations},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: w.cluster.Name, Replicas: &replicas,
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: template(labels),
+		},
+	}
+	Expect(environment.Client.Create(ctx, deployment)).To(Succeed())
+	Eventually(func() int { return len(w.machines(ctx, name)) }).Should(BeEquivalentTo(replicas))
+	return deployment
+}
+
+// machines lists the Machines of a pool that are not being deleted.
+func (w *world) machines(ctx context.Context, pool string) []v1alpha1.Machine {
+	GinkgoHelper()
+	list := &v1alpha1.MachineList{}
+	Expect(environment.Client.List(ctx, list, client.InNamespace(w.cluster.Name), client.MatchingLabels{"pool": pool})).To(Succeed())
+	var active []v1alpha1.Machine
+	for _, machine := range list.Items {
+		if machine.DeletionTimestamp == nil {
+			active = append(active, machine)
+		}
+	}
+	return active
+}
+
+func names(machines []v1alpha1.Machine) []string {
+	list := []string{}
+	for _, machine := range machines {
+		list = append(list, machine.Name)
+	}
+	return list
+}
+
+func providerID(machine *v1alpha1.Machine) string {
+	return "hollow://" + machine.Namespace + "/" + machine.Name
+}
+
+// join does what the agent does when a Machine's Node is Ready.
+func (w *world) join(ctx context.Context, machines ...v1alpha1.Machine) {
+	GinkgoHelper()
+	for i := range machines {
+		machine := &machines[i]
+		before := machine.DeepCopy()
+		machine.Spec.ProviderID = new(providerID(machine))
+		Expect(environment.Client.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+		before = machine.DeepCopy()
+		machine.Status.Phase = v1alpha1.MachineRunning
+		machine.Status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: machine.Name, UID: types.UID(machine.Name)}
+		machine.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.Now(),
+		}}
+		Expect(environment.Client.Status().Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// finish does what the agent does last with what is being deleted.
+func (w *world) finish(ctx context.Context) {
+	GinkgoHelper()
+	list := &v1alpha1.MachineList{}
+	Expect(environment.Client.List(ctx, list, client.InNamespace(w.cluster.Name))).To(Succeed())
+	for i := range list.Items {
+		if machine := &list.Items[i]; machine.DeletionTimestamp != nil {
+			before := machine.DeepCopy()
+			machine.Finalizers = nil
+			Expect(client.IgnoreNotFound(environment.Client.Patch(ctx, machine, client.MergeFrom(before)))).To(Succeed())
+		}
+	}
+}

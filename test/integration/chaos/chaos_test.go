@@ -1,0 +1,185 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+const (
+	pool     = "herd"
+	mostHeld = 5
+	surge    = 1
+	// longest is how long a fault may last: longer than the agents' patience, shorter than the 40 seconds after
+	// which Kubernetes itself gives a Node up.
+	longest = 14 * time.Second
+	// rounds of faults lie between two times at which everything has to converge.
+	rounds = 3
+)
+
+// herd is the pool of one cluster: what was asked for, and what has become of it.
+type herd struct {
+	member     *localfleet.Member
+	deployment *v1alpha1.MachineDeployment
+	witness    *fleettest.Witness
+	replicas   int
+	versions   int
+	// most is the largest number of Machines that has been allowed since all was well.
+	most int
+}
+
+var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext) {
+	random := rand.New(rand.NewPCG(*seed, 0))
+	fmt.Fprintf(GinkgoWriter, "seed %d\n", *seed)
+	AddReportEntry("seed", *seed)
+	herds := newHerds(ctx)
+	end := time.Now().Add(*duration)
+	for episode := 1; time.Now().Before(end); episode++ {
+		for range rounds {
+			for _, one := range herds {
+				one.order(ctx, random)
+			}
+			breakSomething(ctx, random)
+			for _, one := range herds {
+				one.check()
+			}
+		}
+		for _, one := range herds {
+			one.converge(ctx)
+		}
+		say("episode %d converged", episode)
+	}
+}, SpecTimeout(2*time.Hour))
+
+func newHerds(ctx context.Context) []*herd {
+	var all []*herd
+	for _, member := range fleet.Members {
+		one := &herd{member: member, replicas: 2, most: 2 + surge}
+		one.deployment = fleet.NewDeployment(ctx, member, pool, int32(one.replicas), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+				Type:          v1alpha1.RollingUpdate,
+				RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: ptr.To(intstr.FromInt32(surge))},
+			}
+		})
+		all = append(all, one)
+	}
+	for _, one := range all {
+		fleet.ExpectReady(ctx, one.member, pool, one.replicas)
+		one.witness = fleet.Watch(ctx, one.member, pool)
+	}
+	return all
+}
+
+// order asks for something new, or for nothing. The hub's API server may be away: then it was not asked.
+func (h *herd) order(ctx context.Context, random *rand.Rand) {
+	patch, what := "", ""
+	replicas := h.replicas
+	switch random.IntN(3) {
+	case 0:
+		replicas = random.IntN(mostHeld + 1)
+		patch, what = fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), fmt.Sprintf("scale to %d", replicas)
+	case 1:
+		h.versions++
+		version := fmt.Sprintf("v1.36.%d", h.versions)
+		patch = fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version)
+		what = "roll to " + version
+	default:
+		return
+	}
+	// Whether or not the order arrives, it may.
+	h.most = max(h.most, replicas+surge)
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := fleet.HubClient.Patch(limited, h.deployment, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	say("%s: %s: %v", h.member.Name, what, err)
+}
+
+// breakSomething breaks one thing, or two at once, for a while.
+func breakSomething(ctx context.Context, random *rand.Rand) {
+	all := faults()
+	var ends []func(context.Context)
+	for range 1 + random.IntN(2) {
+		one := all[random.IntN(len(all))]
+		say("%s", one.name)
+		ends = append(ends, one.begin(ctx))
+	}
+	lasts := time.Duration(random.Int64N(int64(longest)))
+	timer := time.NewTimer(lasts)
+	defer timer.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-ctx.Done():
+			waiting = false
+		case <-timer.C:
+			waiting = false
+		case <-time.After(time.Second):
+			supervise(ctx)
+		}
+	}
+	for _, end := range slices.Backward(ends) {
+		end(context.WithoutCancel(ctx))
+	}
+	say("mended after %s", lasts.Round(time.Second))
+	supervise(ctx)
+}
+
+// check looks at what must hold at every time.
+func (h *herd) check() {
+	GinkgoHelper()
+	for _, journal := range []*fleettest.Journal{h.witness.Machines, h.witness.Pods, h.witness.Nodes} {
+		Expect(journal.Verdict()).To(BeEmpty())
+		Expect(len(journal.Live())).To(BeNumerically("<=", h.most), "%s: no more than replicas and surge: %v", h.member.Name, journal.Live())
+		made := journal.Made()
+		Expect(slices.Compact(slices.Clone(made))).To(Equal(made), "nothing is made twice")
+	}
+	ordered := h.witness.Machines.Ending()
+	for _, journal := range []*fleettest.Journal{h.witness.Pods, h.witness.Nodes} {
+		for _, name := range journal.Ending() {
+			// The order may have reached the agent before it reached us.
+			Eventually(h.witness.Machines.Ending).Should(ContainElement(name), "nothing goes without an order: %v", ordered)
+		}
+	}
+}
+
+// converge waits until the fleet has come to what is asked for now, without help but that of a supervisor.
+func (h *herd) converge(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		supervise(ctx)
+		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(h.deployment), h.deployment)).To(Succeed())
+		status := h.deployment.Status
+		h.replicas = int(*h.deployment.Spec.Replicas)
+		g.Expect(status.ObservedGeneration).To(Equal(h.deployment.Generation))
+		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.AvailableReplicas}).To(HaveEach(int32(h.replicas)))
+	}).Should(Succeed(), "%s comes to rest as asked", h.member.Name)
+	machines := fleet.ExpectReady(ctx, h.member, pool, h.replicas)
+	for _, machine := range machines {
+		want := h.deployment.Spec.Template.Spec.Versions.Kubelet
+		if want != "" {
+			Expect(machine.Status.Versions.Kubelet).To(Equal(want))
+		}
+	}
+	for _, journal := range []*fleettest.Journal{h.witness.Machines, h.witness.Pods, h.witness.Nodes} {
+		journal.CatchUp(ctx)
+	}
+	h.most = h.replicas + surge
+	h.check()
+	Expect(h.witness.Pods.Live()).To(Equal(h.witness.Machines.Live()), "a pod for every Machine, and no other")
+	Expect(h.witness.Nodes.Live()).To(Equal(h.witness.Machines.Live()), "a Node for every Machine, and no other")
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(GinkgoWriter, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,46 @@
+// Package joining starts real agents that join a real hub, and breaks what they do it with.
+package joining
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+var (
+	fleet *fleettest.Fleet
+	// one has Machines, two lends its control plane to clusters that only join.
+	one, two *localfleet.Member
+	// directory takes what the suite's own agents write.
+	directory string
+)
+
+func TestJoining(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(fleettest.Patience)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyPollingInterval(fleettest.Glance)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Joining")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	directory, err = os.MkdirTemp("", "hollowfleet-joining-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(os.RemoveAll(directory)).To(Succeed()) })
+	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"one", "two"}})
+	one, two = fleet.Members[0], fleet.Members[1]
+	for _, member := range fleet.Members {
+		expectWorking(ctx, member.Name)
+	}
+}, NodeTimeout(fleettest.StartTimeout+fleettest.Patience))

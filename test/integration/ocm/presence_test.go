@@ -1,0 +1,152 @@
+package ocm
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterprofilev1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+const timeout = 4 * fleettest.Patience
+
+// The kinds come and go in this order, in one hub that is never started anew.
+var _ = Describe("A hub on which others install their kinds", Ordered, func() {
+	name := newName()
+
+	expectIdle := func() {
+		GinkgoHelper()
+		var before, lines int
+		Eventually(func() bool { // What was under way when the kind went has ended.
+			same := before == len(seen.foreignRequests()) && lines == seen.logged()
+			before, lines = len(seen.foreignRequests()), seen.logged()
+			return same
+		}).WithPolling(time.Second).Should(BeTrue())
+		Consistently(seen.foreignRequests).WithTimeout(quiet).Should(HaveLen(before))
+		Expect(seen.logged()).To(Equal(lines), "it logs while there is nothing to say")
+	}
+
+	AfterEach(func() { Expect(seen.complaints()).To(BeEmpty()) })
+
+	It("should do nothing for kinds that are not installed", func(ctx SpecContext) {
+		join(ctx, name)
+		Expect(seen.foreignRequests()).To(BeEmpty())
+		expectIdle()
+	}, SpecTimeout(timeout))
+
+	It("should mirror its Clusters as soon as the kinds are there", func(ctx SpecContext) {
+		Expect(testenv.ManagedClusters.Install(ctx, environment.Client)).To(Succeed())
+		Expect(testenv.ClusterProfiles.Install(ctx, environment.Client)).To(Succeed())
+		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionTrue))
+		mirror := managed(ctx, name)
+		Expect(mirror.Labels).To(Equal(map[string]string{"env": "test", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
+		Expect(mirror.Status.Version.Kubernetes).To(Equal("v1.37.1"))
+		Expect(mirror.Status.Capacity).To(And(HaveKey(clusterv1.ResourceCPU), HaveKey(clusterv1.ResourceMemory)))
+		Expect(mirror.Spec.HubAcceptsClient).To(BeFalse())
+		Eventually(func() (*clusterprofilev1alpha1.ClusterProfile, error) {
+			profile := &clusterprofilev1alpha1.ClusterProfile{}
+			return profile, api.Get(ctx, client.ObjectKey{Namespace: "hollowfleet-system", Name: name}, profile)
+		}).Should(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", clusterprofilev1alpha1.ClusterConditionControlPlaneHealthy), HaveField("Status", metav1.ConditionTrue)))))
+		expectIdle()
+	}, SpecTimeout(timeout))
+
+	It("should say in Open Cluster Management's terms that a cluster is down, and that nobody knows", func(ctx SpecContext) {
+		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
+		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionFalse) })
+		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionFalse))
+		Eventually(taintKeys(ctx, name)).Should(ConsistOf(clusterv1.ManagedClusterTaintUnavailable))
+		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionUnknown) })
+		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionUnknown))
+		Eventually(taintKeys(ctx, name)).Should(ConsistOf(clusterv1.ManagedClusterTaintUnreachable))
+		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionTrue) })
+		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
+	}, SpecTimeout(timeout))
+
+	It("should leave the ManagedCluster of somebody else alone", func(ctx SpecContext) {
+		foreign := accepted(ctx, newName(), nil)
+		join(ctx, foreign.Name)
+		Eventually(clusterOf(ctx, foreign.Name)).Should(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", v1alpha1.ClusterMirroredCondition), HaveField("Reason", v1alpha1.ReasonManagedClusterConflict)))))
+		Eventually(reasons(ctx, foreign.Name)).Should(ContainElement(v1alpha1.ReasonManagedClusterConflict))
+		Expect(api.Delete(ctx, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: foreign.Name}})).To(Succeed())
+		Eventually(func() error { _, err := clusterOf(ctx, foreign.Name)(); return err }).ShouldNot(Succeed())
+		Consistently(func() string { return managed(ctx, foreign.Name).ResourceVersion }).WithTimeout(2 * time.Second).Should(Equal(foreign.ResourceVersion))
+	}, SpecTimeout(timeout))
+
+	It("should take on the ManagedCluster that a user asks for, and keep it when that goes", func(ctx SpecContext) {
+		origin := accepted(ctx, newName(), map[string]string{v1alpha1.ImportLabel: "true", "env": "prod"})
+		Eventually(clusterOf(ctx, origin.Name)).Should(And(
+			HaveField("Spec.Acceptance", v1alpha1.AcceptancePending), HaveField("Labels", HaveKeyWithValue("env", "prod"))))
+		Eventually(reasons(ctx, origin.Name)).Should(ContainElement("Imported"))
+		Expect(managed(ctx, origin.Name).ResourceVersion).To(Equal(origin.ResourceVersion))
+		Expect(api.Delete(ctx, origin)).To(Succeed())
+		Eventually(reasons(ctx, origin.Name)).Should(ContainElement("ImportOriginGone"))
+		cluster, err := clusterOf(ctx, origin.Name)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.DeletionTimestamp).To(BeNil())
+		Expect(managed(ctx, origin.Name)).To(BeNil(), "the Cluster is mirrored back")
+	}, SpecTimeout(timeout))
+
+	It("should use the namespace that Open Cluster Management made once a user hands it over", func(ctx SpecContext) {
+		origin := accepted(ctx, newName(), map[string]string{v1alpha1.ImportLabel: "true"})
+		namespace := nameSpace(origin.Name)
+		Expect(api.Create(ctx, namespace)).To(Succeed())
+		Eventually(clusterOf(ctx, origin.Name)).Should(HaveField("Spec.Acceptance", v1alpha1.AcceptancePending))
+		cluster, err := clusterOf(ctx, origin.Name)()
+		Expect(err).NotTo(HaveOccurred())
+		before := cluster.DeepCopy()
+		cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
+		Expect(api.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		condition := func(reason string) types.GomegaMatcher {
+			return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", v1alpha1.ClusterAcceptedCondition), HaveField("Reason", reason))))
+		}
+		Eventually(clusterOf(ctx, origin.Name)).Should(condition(v1alpha1.ReasonNamespaceConflict))
+		handed := namespace.DeepCopy()
+		metav1.SetMetaDataLabel(&handed.ObjectMeta, v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub)
+		metav1.SetMetaDataLabel(&handed.ObjectMeta, v1alpha1.ClusterNameLabel, origin.Name)
+		Expect(api.Patch(ctx, handed, client.MergeFrom(namespace))).To(Succeed())
+		Eventually(clusterOf(ctx, origin.Name)).Should(condition(v1alpha1.ReasonAccepted))
+	}, SpecTimeout(timeout))
+
+	It("should remove a mirror with its Cluster", func(ctx SpecContext) {
+		gone := join(ctx, newName())
+		Eventually(available(ctx, gone.Name)).Should(Equal(metav1.ConditionTrue))
+		Expect(api.Delete(ctx, gone)).To(Succeed())
+		Eventually(managed).WithArguments(ctx, gone.Name).Should(BeNil())
+	}, SpecTimeout(timeout))
+
+	It("should go idle when the kinds are removed, and mirror again when they are back", func(ctx SpecContext) {
+		conflict := accepted(ctx, newName(), nil)
+		join(ctx, conflict.Name)
+		mirrored := func() *metav1.Condition {
+			cluster, err := clusterOf(ctx, conflict.Name)()
+			Expect(err).NotTo(HaveOccurred())
+			return meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)
+		}
+		Eventually(mirrored).ShouldNot(BeNil())
+		for range 2 {
+			Expect(testenv.ManagedClusters.Uninstall(ctx, environment.Client)).To(Succeed())
+			Expect(testenv.ClusterProfiles.Uninstall(ctx, environment.Client)).To(Succeed())
+			expectIdle()
+			Eventually(mirrored).Should(BeNil(), "nobody would keep it true")
+			Expect(testenv.ManagedClusters.Install(ctx, environment.Client)).To(Succeed())
+			Expect(testenv.ClusterProfiles.Install(ctx, environment.Client)).To(Succeed())
+			Eventually(available(ctx, name)).Should(Equal(metav1.ConditionTrue))
+			Eventually(available(ctx, conflict.Name)).Should(Equal(metav1.ConditionTrue), "nobody else's is there now")
+		}
+	}, SpecTimeout(timeout))
+
+	It("should agree with Open Cluster Management's own controllers", func(ctx SpecContext) {
+		agreeWithRegistration(ctx)
+	}, SpecTimeout(timeout))
+})

@@ -1,0 +1,436 @@
+package tenancy
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+const (
+	condition = `{"type":%q,"status":"False","reason":"Tried","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}`
+	finalizer = `{"metadata":{"finalizers":[%q]}}`
+)
+
+// setCondition adds or changes a condition of a status with a list of them.
+func setCondition(list *[]metav1.Condition, kind string) {
+	for i := range *list {
+		if (*list)[i].Type == kind {
+			(*list)[i].Reason = "Tried"
+			return
+		}
+	}
+	*list = append(*list, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Tried", LastTransitionTime: metav1.Now()})
+}
+
+func clusterCondition(kind string) func(*v1alpha1.Cluster) {
+	return func(c *v1alpha1.Cluster) { setCondition(&c.Status.Conditions, kind) }
+}
+
+func ownWork() []attempt {
+	own, mine := cluster(clusterA, v1alpha1.ClusterSpec{}), machine(clusterA, machineName)
+	fresh, make1 := spare(clusterA, "fresh", nil)
+	inside := client.InNamespace(clusterA)
+	onlyOwn := client.MatchingFields{"metadata.name": clusterA}
+	return []attempt{
+		{"read, list and watch its own Cluster", allowed, "", each(get(own), list(&v1alpha1.ClusterList{}, onlyOwn), watch(&v1alpha1.ClusterList{}, onlyOwn))},
+		{"list and watch the Machines and MachineClasses of its namespace", allowed, "", each(
+			list(&v1alpha1.MachineList{}, inside), watch(&v1alpha1.MachineList{}, inside),
+			list(&v1alpha1.MachineClassList{}, inside), watch(&v1alpha1.MachineClassList{}, inside))},
+		{"write the status of a Machine, by update, merge patch, JSON patch and apply", allowed, "", each(
+			updateStatus(mine, func(m *v1alpha1.Machine) { setCondition(&m.Status.Conditions, v1alpha1.ReadyCondition) }),
+			mergeStatus(mine, `{"status":{"phase":"Running"}}`),
+			jsonStatus(mine, `[{"op":"replace","path":"/status/phase","value":"Pending"}]`),
+			applyStatus(mine, "Machine", map[string]any{"phase": "Running"}))},
+		{"put its finalizer on a Machine, and take it off", allowed, "", each(
+			merge(mine, fmt.Sprintf(finalizer, v1alpha1.MachineFinalizer)), merge(mine, `{"metadata":{"finalizers":null}}`))},
+		{"set `spec.providerID` of a Machine that has none", allowed, "", prepared(make1, merge(fresh, `{"spec":{"providerID":"hollow://fresh"}}`))},
+		{"write its part of the status of its own Cluster, by apply and by merge patch", allowed, "", each(
+			applyStatus(own, "Cluster", map[string]any{
+				"clusterUID": "x", "kubernetesVersion": "v1.37.1", "agentVersion": "v1", "capacity": map[string]any{"cpu": "4"},
+				"conditions": []any{map[string]any{
+					"type": v1alpha1.ClusterTargetReachableCondition, "status": "True", "reason": v1alpha1.ReasonReachable,
+					"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+				}},
+			}),
+			updatePatch(own, clusterCondition(v1alpha1.ClusterAgentFrozenCondition)),
+			mergeStatus(own, `{"status":{"agentVersion":"v2"}}`))},
+		{"create and renew its Lease", allowed, "", each(
+			renewed(lease(clusterA, v1alpha1.AgentLeaseName)), get(lease(clusterA, v1alpha1.AgentLeaseName)),
+			renewed(lease(clusterA, v1alpha1.AgentLeaseName)))},
+		{"tell an event of a Machine of its namespace", allowed, "", create(event(clusterA, about(clusterA, "Machine", machineName)))},
+		{"tell an event of its own Cluster", allowed, "", create(event(clusterA, about(clusterA, "Cluster", clusterA)))},
+		{"renew its certificate", allowed, "", certificate(nil)},
+	}
+}
+
+// foreign are attempts at everything of another cluster.
+func foreign(other string) []attempt {
+	theirs, theirMachine := cluster(other, v1alpha1.ClusterSpec{}), machine(other, machineName)
+	theirLease := lease(other, v1alpha1.AgentLeaseName)
+	inside := client.InNamespace(other)
+	code := func(format string) string { return fmt.Sprintf(format, "`"+other+"`") }
+	return []attempt{
+		{code("read Cluster %s"), rbac, other, get(theirs)},
+		{code("list Cluster %s by its name"), rbac, "clusters", list(&v1alpha1.ClusterList{}, client.MatchingFields{"metadata.name": other})},
+		{code("write the status of Cluster %s"), rbac, other, mergeStatus(theirs, `{"status":{"agentVersion":"x"}}`)},
+		{code("list the Machines of %s"), rbac, other, list(&v1alpha1.MachineList{}, inside)},
+		{code("watch the Machines of %s"), rbac, other, watch(&v1alpha1.MachineList{}, inside)},
+		{code("read a Machine of %s"), rbac, other, get(theirMachine)},
+		{code("write the status of a Machine of %s"), rbac, other, mergeStatus(theirMachine, `{"status":{"phase":"Failed"}}`)},
+		{code("set `spec.providerID` of a Machine of %s"), rbac, other, merge(theirMachine, `{"spec":{"providerID":"hollow://x"}}`)},
+		{code("take the finalizer off a Machine of %s"), rbac, other, merge(theirMachine, `{"metadata":{"finalizers":null}}`)},
+		{code("delete a Machine of %s"), rbac, other, remove(theirMachine)},
+		{code("create a Machine in %s"), rbac, other, create(machine(other, "mine"))},
+		{code("read a MachineClass of %s"), rbac, other, get(&v1alpha1.MachineClass{ObjectMeta: in(other, className)})},
+		{code("read a Secret of %s"), rbac, other, get(&corev1.Secret{ObjectMeta: in(other, "secret")})},
+		{code("read the Lease of %s"), rbac, other, get(theirLease)},
+		{code("create the Lease of %s"), rbac, other, create(theirLease)},
+		{code("renew the Lease of %s"), rbac, other, func(ctx context.Context, c client.WithWatch) error {
+			hub.create(ctx, theirLease.DeepCopy())
+			return renewed(theirLease)(ctx, c)
+		}},
+		{code("tell an event in namespace %s"), rbac, other, create(event(other, about(other, "Machine", machineName)))},
+		{code("ask for the certificate of %s"), policy, "metadata.name", create(signingRequest(other, nil))},
+		{code("read the certificate request of %s"), rbac, other, get(signingRequest(other, nil))},
+		{code("delete the certificate request of %s"), rbac, other, remove(signingRequest(other, nil))},
+		{code("make a token of the ServiceAccount in %s"), rbac, other, token(other, v1alpha1.AgentServiceAccount)},
+		{code("act as the agent of %s"), rbac, "impersonate", impersonating(v1alpha1.AgentUserPrefix+other, v1alpha1.AgentGroupPrefix+other)},
+	}
+}
+
+func ownMachines() []attempt {
+	mine := machine(clusterA, machineName)
+	held, makeHeld := spare(clusterA, "held", func(m *v1alpha1.Machine) { m.Finalizers = []string{"example.com/held"} })
+	placed, makePlaced := spare(clusterA, "placed", func(m *v1alpha1.Machine) { m.Spec.ProviderID = new("hollow://placed") })
+	return []attempt{
+		{"create a Machine", rbac, "create", create(machine(clusterA, "more"))},
+		{"delete a Machine", rbac, "delete", remove(mine)},
+		{"delete all Machines", rbac, "deletecollection", func(ctx context.Context, c client.WithWatch) error {
+			return c.DeleteAllOf(ctx, &v1alpha1.Machine{}, client.InNamespace(clusterA))
+		}},
+		{"change `spec.versions` of a Machine", policy, "spec: an agent", merge(mine, `{"spec":{"versions":{"kubelet":"v1.36.2"}}}`)},
+		{"change the spec of a Machine while it sets `spec.providerID`", policy, "spec: an agent",
+			update(mine, func(m *v1alpha1.Machine) {
+				m.Spec.ProviderID, m.Spec.Versions.Kubelet = new("hollow://x"), "v1.36.2"
+			})},
+		{"add a field to the spec of a Machine", policy, "spec: an agent", merge(mine, `{"spec":{"roles":["worker"]}}`)},
+		{"remove a field from the spec of a Machine", policy, "spec: an agent",
+			merge(mine, `{"spec":{"versions":{"kubelet":null},"providerConfig":{"provider":null}}}`)},
+		{"change `spec.providerID` that is set", kind, "set once", prepared(makePlaced, merge(placed, `{"spec":{"providerID":"hollow://other"}}`))},
+		{"label a Machine", policy, "metadata: an agent", merge(mine, `{"metadata":{"labels":{"x":"y"}}}`)},
+		{"take the labels off a Machine", policy, "metadata: an agent", merge(mine, `{"metadata":{"labels":null}}`)},
+		{"annotate a Machine", policy, "metadata: an agent", merge(mine, `{"metadata":{"annotations":{"hollowfleet.io/delete-machine":"true"}}}`)},
+		{"make itself the owner of a Machine", policy, "metadata: an agent",
+			merge(mine, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`)},
+		{"put another finalizer on a Machine", policy, "metadata.finalizers", merge(mine, fmt.Sprintf(finalizer, "example.com/stuck"))},
+		{"take somebody's finalizer off a Machine", policy, "metadata.finalizers", prepared(makeHeld, merge(held, `{"metadata":{"finalizers":null}}`))},
+		{"write the condition Frozen of a Machine", policy, "Frozen is the hub's", mergeStatus(mine, `{"status":{"conditions":[`+fmt.Sprintf(condition, v1alpha1.FrozenCondition)+`]}}`)},
+	}
+}
+
+func ownCluster() []attempt {
+	own := cluster(clusterA, v1alpha1.ClusterSpec{})
+	var attempts []attempt
+	for _, kind := range []string{
+		v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition,
+		v1alpha1.FrozenCondition, v1alpha1.ReadyCondition, "SomethingNew",
+	} {
+		attempts = append(attempts, attempt{"write the condition " + kind, policy, "status.conditions: of a Cluster", updatePatch(own, clusterCondition(kind))})
+	}
+	return append(attempts,
+		attempt{"write the condition Ready by apply", policy, "status.conditions: of a Cluster", applyStatus(own, "Cluster", map[string]any{"conditions": []any{map[string]any{
+			"type": v1alpha1.ReadyCondition, "status": "True", "reason": "Tried", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}})},
+		attempt{"remove all conditions", policy, "status.conditions: of a Cluster", mergeStatus(own, `{"status":{"conditions":[]}}`)},
+		attempt{"write `status.namespace`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"namespace":"b"}}`)},
+		attempt{"remove `status.namespace`", policy, "status: of a Cluster", jsonStatus(own, `[{"op":"remove","path":"/status/namespace"}]`)},
+		attempt{"write `status.machines`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"machines":{"total":9,"ready":9,"failed":0}}}`)},
+		attempt{"write `status.clockSkew`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"clockSkew":"9s"}}`)},
+		attempt{"write `status.observedGeneration`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"observedGeneration":99}}`)},
+		attempt{"write its whole status by update", rbac, "update", updateStatus(own, func(c *v1alpha1.Cluster) { c.Status.AgentVersion = "v9" })},
+		attempt{"accept itself", rbac, "patch", merge(own, `{"spec":{"acceptance":"Accepted"}}`)},
+		attempt{"label or annotate it", rbac, "patch", merge(own, `{"metadata":{"labels":{"x":"y"}}}`)},
+		attempt{"delete it", rbac, "delete", remove(own)},
+		attempt{"create a Cluster", rbac, "create", create(cluster("c", v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}))},
+		attempt{"list all Clusters", rbac, "list", list(&v1alpha1.ClusterList{})},
+	)
+}
+
+func ownNamespace() []attempt {
+	set := &v1alpha1.MachineSet{ObjectMeta: in(clusterA, "set")}
+	withFinalizer := func(object client.Object) client.Object {
+		object.SetFinalizers([]string{"example.com/stuck"})
+		return object
+	}
+	eventOf := func(namespace, kind, name string) do { return create(event(clusterA, about(namespace, kind, name))) }
+	return []attempt{
+		{"create a Lease of another name", policy, "metadata.name", create(lease(clusterA, "another"))},
+		{"put a finalizer on its Lease", policy, "no finalizers", create(withFinalizer(lease(clusterA, v1alpha1.AgentLeaseName)))},
+		{"delete its Lease", rbac, "delete", remove(lease(clusterA, v1alpha1.AgentLeaseName))},
+		{"list all Leases", rbac, "list", list(&coordinationv1.LeaseList{}, client.InNamespace(clusterA))},
+		{"tell an event of a Machine of `b`", policy, "regarding", eventOf(clusterB, "Machine", machineName)},
+		{"tell an event of Cluster `b`", policy, "regarding", eventOf(clusterA, "Cluster", clusterB)},
+		{"tell an event of Cluster `ab`", policy, "regarding", eventOf(clusterA, "Cluster", clusterAB)},
+		{"tell an event of a namespace", policy, "regarding", eventOf(clusterA, "Namespace", clusterA)},
+		{"tell an event that is related to an object of `b`", policy, "related", func(ctx context.Context, c client.WithWatch) error {
+			told := event(clusterA, about(clusterA, "Machine", machineName))
+			told.Related = new(about(clusterB, "Machine", machineName))
+			return c.Create(ctx, told)
+		}},
+		{"read MachineSets", rbac, "list", list(&v1alpha1.MachineSetList{}, client.InNamespace(clusterA))},
+		{"scale a MachineSet", rbac, "patch", func(ctx context.Context, c client.WithWatch) error {
+			return c.SubResource("scale").Patch(ctx, set, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":9}}`)))
+		}},
+		{"create a MachineDeployment", rbac, "create", create(&v1alpha1.MachineDeployment{ObjectMeta: in(clusterA, "pool")})},
+		{"change a MachineClass", rbac, "patch", merge(&v1alpha1.MachineClass{ObjectMeta: in(clusterA, className)}, `{"metadata":{"labels":{"x":"y"}}}`)},
+		{"create a pod", rbac, "create", create(&corev1.Pod{ObjectMeta: in(clusterA, "pod")})},
+	}
+}
+
+// updatePatch changes the status by a merge patch of all that is in it.
+func updatePatch(object *v1alpha1.Cluster, change func(*v1alpha1.Cluster)) do {
+	return func(ctx context.Context, c client.WithWatch) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			before, err := changed(ctx, object, func(*v1alpha1.Cluster) {})
+			if err != nil {
+				return err
+			}
+			after := before.DeepCopy()
+			change(after)
+			return c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		})
+	}
+}
+
+func token(namespace, account string) do {
+	return func(ctx context.Context, c client.WithWatch) error {
+		return c.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: in(namespace, account)}, &authenticationv1.TokenRequest{})
+	}
+}
+
+// impersonating reads something as somebody else.
+func impersonating(user string, groups ...string) do {
+	return func(ctx context.Context, _ client.WithWatch) error {
+		config := rest.CopyConfig(hub.agents[clusterA])
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+		// The kinds are read with other rights, so that the answer is that to the attempt.
+		c, err := client.New(config, client.Options{Scheme: scheme.New(), Mapper: hub.Client.RESTMapper()})
+		if err != nil {
+			return fmt.Errorf("preparing the attempt: %w", err)
+		}
+		return c.List(ctx, &v1alpha1.ClusterList{})
+	}
+}
+
+func escalation() []attempt {
+	roleRef := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}
+	agents := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.AgentGroupPrefix + clusterA}}
+	ownRole := &rbacv1.ClusterRole{ObjectMeta: named("hollowfleet:cluster:" + clusterA)}
+	return []attempt{
+		{"read the Secrets of its namespace", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(clusterA))},
+		{"read a Secret of its namespace", rbac, "secrets", get(&corev1.Secret{ObjectMeta: in(clusterA, "secret")})},
+		{"read the join tokens", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))},
+		{"make a join token", rbac, "secrets", create(&corev1.Secret{ObjectMeta: in(metav1.NamespaceSystem, "bootstrap-token-aaaaaa"), Type: corev1.SecretTypeBootstrapToken})},
+		{"make a token of a ServiceAccount of the agent's name", policy, "own ServiceAccount only", prepared(func(ctx context.Context) {
+			hub.create(ctx, &corev1.ServiceAccount{ObjectMeta: in(clusterA, v1alpha1.AgentServiceAccount)})
+		}, token(clusterA, v1alpha1.AgentServiceAccount))},
+		{"make a token of the ServiceAccount `default` of its namespace", rbac, "token", token(clusterA, "default")},
+		{"make a token of the hub's ServiceAccount", rbac, "token", token("hollowfleet-system", "hollowfleet-hub")},
+		{"create a ServiceAccount", rbac, "serviceaccounts", create(&corev1.ServiceAccount{ObjectMeta: in(clusterA, "x")})},
+		{"read a namespace", rbac, "namespaces", get(&corev1.Namespace{ObjectMeta: named(clusterA)})},
+		{"list the namespaces", rbac, "namespaces", list(&corev1.NamespaceList{})},
+		{"create a namespace", rbac, "namespaces", create(&corev1.Namespace{ObjectMeta: named("x")})},
+		{"delete its namespace", rbac, "namespaces", remove(&corev1.Namespace{ObjectMeta: named(clusterA)})},
+		{"read its roles", rbac, "rolebindings", list(&rbacv1.RoleBindingList{}, client.InNamespace(clusterA))},
+		{"bind itself to `cluster-admin`", rbac, "clusterrolebindings", create(&rbacv1.ClusterRoleBinding{ObjectMeta: named("x"), RoleRef: roleRef, Subjects: agents})},
+		{"bind itself to `cluster-admin` in its namespace", rbac, "rolebindings", create(&rbacv1.RoleBinding{ObjectMeta: in(clusterA, "x"), RoleRef: roleRef, Subjects: agents})},
+		{"extend its own ClusterRole", rbac, "clusterroles", merge(ownRole, `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`)},
+		{"act as an administrator", rbac, "impersonate", impersonating("admin", "system:masters")},
+		{"act as the hub", rbac, "impersonate", impersonating("system:serviceaccount:hollowfleet-system:hollowfleet-hub")},
+		{"remove the admission policy", rbac, "validatingadmissionpolicies", remove(&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("hollowfleet-agents")})},
+		{"remove the admission policy's binding", rbac, "validatingadmissionpolicybindings", remove(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("hollowfleet-agents")})},
+		{"hook into admission", rbac, "mutatingwebhookconfigurations", create(&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named("x")})},
+		{"list the nodes of the hub", rbac, "nodes", list(&corev1.NodeList{})},
+	}
+}
+
+// certificate asks for the agent's certificate, changed, and tells what the hub decides.
+func certificate(change func(*certificatesv1.CertificateSigningRequest)) do {
+	return func(ctx context.Context, c client.WithWatch) error {
+		csr := signingRequest(clusterA, nil)
+		if change != nil {
+			change(csr)
+		}
+		return decision(ctx, c, csr)
+	}
+}
+
+// of asks for a certificate with these contents.
+func of(change func(*x509.CertificateRequest)) do {
+	return certificate(func(csr *certificatesv1.CertificateSigningRequest) {
+		template := identity(clusterA)
+		change(&template)
+		csr.Spec.Request = newKey(template).request
+	})
+}
+
+func certificates() []attempt {
+	signer := func(name string) do {
+		return certificate(func(csr *certificatesv1.CertificateSigningRequest) { csr.Spec.SignerName = name })
+	}
+	return []attempt{
+		{"the common name of `b`", approver, "common name", of(func(r *x509.CertificateRequest) { r.Subject.CommonName = v1alpha1.AgentUserPrefix + clusterB })},
+		{"the common name of `ab`", approver, "common name", of(func(r *x509.CertificateRequest) { r.Subject.CommonName = v1alpha1.AgentUserPrefix + clusterAB })},
+		{"the organization of `b`", approver, "organizations", of(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = []string{v1alpha1.AgentGroupPrefix + clusterB}
+		})},
+		{"the organization of `b` beside its own", approver, "organizations", of(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = append(r.Subject.Organization, v1alpha1.AgentGroupPrefix+clusterB)
+		})},
+		{"the organization of `ab`", approver, "organizations", of(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = []string{v1alpha1.AgentGroupPrefix + clusterAB}
+		})},
+		{"another organization beside its own", approver, "organizations", of(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = append(r.Subject.Organization, "system:nodes")
+		})},
+		{"an organizational unit", approver, "3 attributes", of(func(r *x509.CertificateRequest) { r.Subject.OrganizationalUnit = []string{"x"} })},
+		{"a DNS name", approver, "hub.example", of(func(r *x509.CertificateRequest) { r.DNSNames = []string{"hub.example"} })},
+		{"an IP address", approver, "10.0.0.1", of(func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} })},
+		{"an email address", approver, "a@hub.example", of(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@hub.example"} })},
+		{"server auth", approver, "server auth", certificate(func(csr *certificatesv1.CertificateSigningRequest) {
+			csr.Spec.Usages = append(csr.Spec.Usages, certificatesv1.UsageServerAuth)
+		})},
+		{"a lifetime of two years", approver, "spec.expirationSeconds", certificate(func(csr *certificatesv1.CertificateSigningRequest) {
+			csr.Spec.ExpirationSeconds = new(int32(2 * 31536000))
+		})},
+		{"no lifetime", approver, "spec.expirationSeconds", certificate(func(csr *certificatesv1.CertificateSigningRequest) { csr.Spec.ExpirationSeconds = nil })},
+		{"a request of another name", policy, "metadata.name", certificate(func(csr *certificatesv1.CertificateSigningRequest) { csr.Name = "mine" })},
+		{"the signer of kubelets", policy, "spec.signerName", signer(certificatesv1.KubeAPIServerClientKubeletSignerName)},
+		{"the signer of kubelets' servers", policy, "spec.signerName", signer(certificatesv1.KubeletServingSignerName)},
+		{"the legacy signer", policy, "spec.signerName", signer("example.com/anything")},
+		{"a request with a finalizer", policy, "no finalizers", certificate(func(csr *certificatesv1.CertificateSigningRequest) { csr.Finalizers = []string{"example.com/stuck"} })},
+		{"the approval of its own request", rbac, "approval", func(ctx context.Context, c client.WithWatch) error {
+			csr := signingRequest(clusterA, nil)
+			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Tried"}}
+			return c.SubResource("approval").Update(ctx, csr)
+		}},
+	}
+}
+
+func joinToken() []attempt {
+	own := cluster(clusterA, v1alpha1.ClusterSpec{})
+	return []attempt{
+		{"read its own Cluster", allowed, "", get(own)},
+		{"ask for the certificate of its own cluster", allowed, "", certificate(nil)},
+		{"read Cluster `ab`", rbac, clusterAB, get(cluster(clusterAB, v1alpha1.ClusterSpec{}))},
+		{"list all Clusters", rbac, "list", list(&v1alpha1.ClusterList{})},
+		{"write the status of its own Cluster", rbac, "clusters", mergeStatus(own, `{"status":{"agentVersion":"x"}}`)},
+		{"accept its own Cluster", rbac, "clusters", merge(own, `{"spec":{"acceptance":"Accepted"}}`)},
+		{"list the Machines of its own cluster", rbac, "machines", list(&v1alpha1.MachineList{}, client.InNamespace(clusterA))},
+		{"create the Lease of its own cluster", rbac, "leases", create(lease(clusterA, v1alpha1.AgentLeaseName))},
+		{"tell an event", rbac, "events", create(event(clusterA, about(clusterA, "Machine", machineName)))},
+		{"read the join tokens", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))},
+		{"ask for the certificate of `ab`", policy, "metadata.name", create(signingRequest(clusterAB, nil))},
+		{"ask for the certificate of `b`", policy, "metadata.name", create(signingRequest(clusterB, nil))},
+		{"ask for the identity of `ab` in its own request", approver, "common name", certificate(func(csr *certificatesv1.CertificateSigningRequest) {
+			csr.Spec.Request = newKey(identity(clusterAB)).request
+		})},
+		{"ask for its own identity and `system:masters`", server, "system:masters", of(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = append(r.Subject.Organization, "system:masters")
+		})},
+		{"ask for an identity of its own choice", approver, "common name", of(func(r *x509.CertificateRequest) { r.Subject.CommonName = "jane" })},
+		{"read the certificate request of `ab`", rbac, clusterAB, get(signingRequest(clusterAB, nil))},
+		{"list all certificate requests", rbac, "list", list(&certificatesv1.CertificateSigningRequestList{})},
+		{"make a token of its cluster's ServiceAccount", rbac, "token", token(clusterA, v1alpha1.AgentServiceAccount)},
+	}
+}
+
+func account() []attempt {
+	mine := machine(clusterS, machineName)
+	return []attempt{
+		{"read its own Cluster", allowed, "", get(cluster(clusterS, v1alpha1.ClusterSpec{}))},
+		{"list the Machines of its namespace", allowed, "", list(&v1alpha1.MachineList{}, client.InNamespace(clusterS))},
+		{"write the status of a Machine", allowed, "", mergeStatus(mine, `{"status":{"phase":"Running"}}`)},
+		{"create its Lease", allowed, "", create(lease(clusterS, v1alpha1.AgentLeaseName))},
+		{"make its next token", allowed, "", token(clusterS, v1alpha1.AgentServiceAccount)},
+		{"change the spec of a Machine", policy, "spec: an agent", merge(mine, `{"spec":{"versions":{"kubelet":"v1.36.2"}}}`)},
+		{"write the condition Ready of its own Cluster", policy, "status.conditions", updatePatch(cluster(clusterS, v1alpha1.ClusterSpec{}), clusterCondition(v1alpha1.ReadyCondition))},
+		{"make a token of the ServiceAccount `default` of its namespace", rbac, "token", token(clusterS, "default")},
+		{"make a token of the ServiceAccount in `b`", rbac, "token", token(clusterB, v1alpha1.AgentServiceAccount)},
+		{"list the Machines of `b`", rbac, clusterB, list(&v1alpha1.MachineList{}, client.InNamespace(clusterB))},
+		{"read Cluster `b`", rbac, clusterB, get(cluster(clusterB, v1alpha1.ClusterSpec{}))},
+		{"ask for the certificate of its own cluster", approver, "spec.username", func(ctx context.Context, c client.WithWatch) error {
+			return decision(ctx, c, signingRequest(clusterS, nil))
+		}},
+		{"ask for the certificate of `b`", policy, "metadata.name", create(signingRequest(clusterB, nil))},
+	}
+}
+
+// as acts as an identity that nobody gets from the hub, as an administrator may make it by a mistake.
+func as(user string, groups ...string) func() client.WithWatch {
+	return func() client.WithWatch {
+		config := rest.CopyConfig(hub.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+		return clientFor(config)
+	}
+}
+
+// withRole gives the agent of cluster a role, as an administrator may do by a mistake, and waits until it counts.
+func withRole(role string, probe client.ObjectList, act do) do {
+	return func(ctx context.Context, c client.WithWatch) error {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: named("mistake-" + role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: v1alpha1.AgentUserPrefix + clusterA}},
+		}
+		hub.create(ctx, binding)
+		Eventually(ctx, func(ctx context.Context) error { return c.List(ctx, probe) }).Should(Succeed(), "the role counts")
+		err := act(ctx, c)
+		Expect(hub.Client.Delete(ctx, binding)).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error { return c.List(ctx, probe) }).Should(refusedBy(rbac), "the role counts no longer")
+		return err
+	}
+}
+
+// mistakes are what only the policy stops, should somebody give too much.
+func mistakes() []chapter {
+	two := as("two", v1alpha1.AgentGroupPrefix+clusterA, v1alpha1.AgentGroupPrefix+clusterB)
+	both := as("both", v1alpha1.AgentGroupPrefix+clusterA, v1alpha1.JoinGroupPrefix+clusterA)
+	admin := func(act do) do { return withRole("cluster-admin", &corev1.SecretList{}, act) }
+	return []chapter{
+		{"An identity of two clusters", "Nobody gets one from the hub. Should an administrator make one, it writes nothing.", two, []attempt{
+			{"write the status of a Machine of `a`", policy, "exactly one cluster", mergeStatus(machine(clusterA, machineName), `{"status":{"phase":"Failed"}}`)},
+			{"create the Lease of `b`", policy, "exactly one cluster", create(lease(clusterB, v1alpha1.AgentLeaseName))},
+			{"ask for the certificate of `a`", policy, "exactly one cluster", create(signingRequest(clusterA, nil))},
+		}},
+		{"An agent that is a join token too", "Nobody gets such an identity either.", both, []attempt{
+			{"write the status of a Machine of `a`", policy, "exactly one cluster", mergeStatus(machine(clusterA, machineName), `{"status":{"phase":"Failed"}}`)},
+		}},
+		{"A role too many", "The agent of cluster `a`, to which somebody has given `cluster-admin`.", agentOf(clusterA), []attempt{
+			{"create a Secret in its namespace", policy, "may not create secrets", admin(create(&corev1.Secret{ObjectMeta: in(clusterA, "x")}))},
+			{"delete a Machine of its namespace", policy, "may not delete hollowfleet.io machines", admin(remove(machine(clusterA, machineName)))},
+			{"write the status of a Machine of `b`", policy, "metadata.namespace", admin(mergeStatus(machine(clusterB, machineName), `{"status":{"phase":"Failed"}}`))},
+			{"write the status of Cluster `b`", policy, "metadata.name", admin(mergeStatus(cluster(clusterB, v1alpha1.ClusterSpec{}), `{"status":{"agentVersion":"x"}}`))},
+			{"accept Cluster `b`", policy, "may not update hollowfleet.io clusters", admin(merge(cluster(clusterB, v1alpha1.ClusterSpec{}), `{"spec":{"acceptance":"Denied"}}`))},
+			{"create a namespace", policy, "may not create namespaces", admin(create(&corev1.Namespace{ObjectMeta: named("x")}))},
+			{"bind itself to more", policy, "may not create", admin(create(&rbacv1.ClusterRoleBinding{
+				ObjectMeta: named("more"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			}))},
+		}},
+	}
+}

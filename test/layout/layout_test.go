@@ -1,0 +1,102 @@
+// Package layout_test keeps the promises of the repository itself: what a newcomer finds, and what continuous
+// integration runs.
+package layout_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// command runs in the repository, and is no child of a make that runs this test.
+func command(t *testing.T, env []string, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = root
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "MAKE") && !strings.HasPrefix(variable, "MFLAGS") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+func TestMakeHelpListsTheTargets(t *testing.T) {
+	g := NewWithT(t)
+	help, err := command(t, nil, "make", "help")
+	g.Expect(err).NotTo(HaveOccurred(), help)
+	for _, target := range []string{
+		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down",
+	} {
+		g.Expect(help).To(MatchRegexp(`(?m)^  `+target+` +\S`), "make help must list it with a line of its own")
+		plan, err := command(t, nil, "make", "--dry-run", target)
+		g.Expect(err).NotTo(HaveOccurred(), "make %s:\n%s", target, plan)
+	}
+}
+
+func TestReadmeBeginsWithBothCommands(t *testing.T) {
+	g := NewWithT(t)
+	readme := read(t, "README.md")
+	_, rest, found := strings.Cut(readme, "```sh\n")
+	g.Expect(found).To(BeTrue())
+	first, after, _ := strings.Cut(rest, "```")
+	g.Expect(first).To(And(ContainSubstring("make demo"), ContainSubstring("make test")), "the first commands that a reader sees")
+	needs, _, _ := strings.Cut(after, "```")
+	g.Expect(needs).To(And(ContainSubstring("Go 1.26"), ContainSubstring("git"), ContainSubstring("make"), ContainSubstring("minutes")),
+		"with what they need and how long they take")
+	g.Expect(after).To(MatchRegexp(`(?s)CHECKED.*HOLDS.*yes`), "the demo's real output")
+}
+
+func TestLicenceAndIgnoredFiles(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(read(t, "LICENSE")).To(And(ContainSubstring("Apache License"), ContainSubstring("Version 2.0")))
+	g.Expect(read(t, ".gitignore")).To(ContainSubstring("/bin/"))
+}
+
+// The real make and git are left out: what matters is what is called, and what becomes of a failure.
+func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
+	for name, failing := range map[string]string{"all well": "", "a test fails": "test", "verify fails": "verify"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := t.TempDir()
+			calls := filepath.Join(dir, "calls")
+			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\n[ \"$*\" != \"" + failing + "\" ]\n"
+			g.Expect(os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o755)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
+			output, err := command(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "./.ci/run")
+			g.Expect(err == nil).To(Equal(failing == ""), output)
+			called, err := os.ReadFile(calls)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(called)).To(Equal("test\nverify\n"), "both run, also when the first one fails")
+		})
+	}
+}
+
+// hub and agent must be built without waiting for Kubernetes, which the simulator's module alone requires.
+func TestOnlyTheSimulatorRequiresKubernetes(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(read(t, "agent/simulator/go.mod")).To(MatchRegexp(`(?m)^\s*k8s\.io/kubernetes v`))
+	for _, module := range []string{"go.mod", "apis/go.mod"} {
+		g.Expect(read(t, module)).NotTo(MatchRegexp(`k8s\.io/kubernetes\s`), module)
+	}
+	for _, module := range []string{".", "./apis"} {
+		g.Expect(read(t, "go.work")).To(MatchRegexp(`(?m)^\s*` + module + `$`))
+	}
+}
