@@ -34,7 +34,7 @@ type way struct {
 }
 
 // openCredential opens the place where the agent keeps what is its own, and makes the way to a hub that it joins.
-func (a *agent) openCredential(target *connect.Direct, userAgent string) error {
+func (a *agent) openCredential(ctx context.Context, target *connect.Direct, userAgent string) error {
 	if a.CredentialDir != "" {
 		var err error
 		if a.dir, err = credential.NewDir(a.CredentialDir); err != nil {
@@ -53,7 +53,7 @@ func (a *agent) openCredential(target *connect.Direct, userAgent string) error {
 		store = credential.NewSecret(target.Client, key)
 	}
 	var err error
-	a.way, err = a.joining(store, userAgent)
+	a.way, err = a.joining(ctx, store, userAgent)
 	return err
 }
 
@@ -71,8 +71,8 @@ func (a *agent) ready() (way, error) {
 }
 
 // joining is the way with a credential that the agent gets and keeps itself.
-func (a *agent) joining(store credential.Store, userAgent string) (way, error) {
-	bounded, cancel := context.WithTimeout(context.Background(), longestTimeout)
+func (a *agent) joining(ctx context.Context, store credential.Store, userAgent string) (way, error) {
+	bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 	defer cancel()
 	server, err := credential.Server(bounded, a.BootstrapKubeconfig, a.ClusterName, store)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *agent) joining(store credential.Store, userAgent string) (way, error) {
 // probeHub also says what the agent does about a credential that the hub does not know any more.
 func (a *agent) probeHub(ctx context.Context) error {
 	err := a.hubProbe.Probe(ctx)
-	var none *credential.NotYet
+	var none *credential.NotYetError
 	if waiting := a.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
 		return fmt.Errorf("%w; waiting for %s", err, waiting)
 	}

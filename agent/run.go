@@ -67,7 +67,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	a := &agent{Options: options, clock: clock.RealClock{}, registry: prometheus.NewRegistry()}
 	a.started = a.clock.Now()
-	if err := a.connect(); err != nil {
+	if err := a.connect(ctx); err != nil {
 		return err
 	}
 	listen, err := serve.Listen(a.Log, a.servers()...)
@@ -98,7 +98,7 @@ func Run(ctx context.Context, options Options) error {
 }
 
 // connect loads the kubeconfigs and makes probes, monitor and gate.
-func (a *agent) connect() error {
+func (a *agent) connect(ctx context.Context) error {
 	a.doing.Store("starting")
 	a.registry.MustRegister(collectors.NewBuildInfoCollector())
 	userAgent := fmt.Sprintf("hollowfleet-agent/%s (%s)", a.Version, a.ClusterName)
@@ -109,7 +109,7 @@ func (a *agent) connect() error {
 	if err != nil {
 		return fmt.Errorf("connecting to the target: %w", err)
 	}
-	if err := a.connectHub(targetDirect, userAgent); err != nil {
+	if err := a.connectHub(ctx, targetDirect, userAgent); err != nil {
 		return err
 	}
 	a.hubProbe = connect.NewHubProbe(a.hubDirect, a.ClusterName)
@@ -168,9 +168,9 @@ func (a *agent) loadKubeconfigs(userAgent string) error {
 }
 
 // connectHub makes clients that follow the credential for the hub. Probes and reports have connections of their own.
-func (a *agent) connectHub(target *connect.Direct, userAgent string) error {
+func (a *agent) connectHub(ctx context.Context, target *connect.Direct, userAgent string) error {
 	var err error
-	if err := a.openCredential(target, userAgent); err != nil {
+	if err := a.openCredential(ctx, target, userAgent); err != nil {
 		return err
 	}
 	if a.hub, err = connect.Rotating(a.way, a.way.server, userAgent); err != nil {

@@ -86,7 +86,8 @@ func TestRun(t *testing.T) {
 	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
 	f.goes(&corev1.Secret{}, hostNamespace, machine.Name)
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	f.Expect(f.admin.List(context.Background(), requests)).To(Succeed())
+	ofKubelets := client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName}
+	f.Expect(f.admin.List(context.Background(), requests, ofKubelets)).To(Succeed())
 	f.Expect(requests.Items).To(BeEmpty(), "the node's certificate requests are left")
 
 	f.cancel()

@@ -98,6 +98,14 @@ be used.`,
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &agent.UsageError{Err: err} })
 	flags := command.Flags()
 	flags.SortFlags = false
+	addFlags(command, &options)
+	flags.StringVar(&format, "log-format", "text", "format of the log on standard error: text or json")
+	flags.IntVarP(&verbosity, "v", "v", 0, "verbosity of the log: 0 for operators, up to 10 for developers")
+	return command
+}
+
+func addFlags(command *cobra.Command, options *agent.Options) {
+	flags := command.Flags()
 	flags.StringVar(&options.ClusterName, "cluster-name", "", "name of this workload cluster's Cluster on the hub (required)")
 	flags.StringVar(&options.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig to join the hub with (this or --hub-kubeconfig is required); the hub's address and CA are followed when it changes")
 	flags.StringVar(&options.CredentialDir, "credential-dir", "", "directory for the agent's key, certificate and identity; for one process at a time")
@@ -114,9 +122,6 @@ be used.`,
 	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz; 0 for none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics; 0 for none")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
-	flags.StringVar(&format, "log-format", "text", "format of the log on standard error: text or json")
-	flags.IntVarP(&verbosity, "v", "v", 0, "verbosity of the log: 0 for operators, up to 10 for developers")
-	return command
 }
 
 func noArguments(_ *cobra.Command, arguments []string) error {

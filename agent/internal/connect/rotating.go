@@ -153,18 +153,11 @@ func (g *generation) address(request *http.Request, base *url.URL) *http.Request
 	return moved
 }
 
-// body tells its generation when a response has been read.
+// body tells its generation when a response is done with. That is at Close and not at the end of what is read: an
+// HTTP/2 connection knows only then that the request is over, and could be closed.
 type body struct {
 	io.ReadCloser
 	end func()
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.end()
-	}
-	return n, err
 }
 
 func (b *body) Close() error {

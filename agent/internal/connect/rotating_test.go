@@ -73,6 +73,7 @@ func newServer(t *testing.T, name string) (server *httptest.Server, release chan
 		default:
 		}
 	}
+	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server, release, open
@@ -107,7 +108,7 @@ func TestRotating(t *testing.T) {
 
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, first.URL+"/a", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = httpClient.Do(request) //nolint:bodyclose // There is no answer.
+	_, err = httpClient.Do(request)
 	g.Expect(err).To(MatchError(ContainSubstring("nothing yet")))
 
 	source.turn(configFor(first, "", "one"))
@@ -150,7 +151,7 @@ func TestRotatingTakesAPathAway(t *testing.T) {
 func TestReconnectClosesIdleConnections(t *testing.T) {
 	g := NewWithT(t)
 	first, _, open := newServer(t, "first")
-	for name, make := range map[string]func() *rest.Config{
+	for name, configured := range map[string]func() *rest.Config{
 		"plain": func() *rest.Config { return configFor(first, "", "") },
 		"rotating": func() *rest.Config {
 			source := &turntable{}
@@ -160,7 +161,7 @@ func TestReconnectClosesIdleConnections(t *testing.T) {
 			return config
 		},
 	} {
-		made, err := NewDirect(make())
+		made, err := NewDirect(configured())
 		g.Expect(err).NotTo(HaveOccurred())
 		ask(g, made.http, first.URL+"/a")
 		g.Expect(open.Load()).To(BeEquivalentTo(1), name)

@@ -89,17 +89,17 @@ func New(options Options) (*Keeper, error) {
 	return k, nil
 }
 
-// NotYet says that there is no credential, and what is waited for.
-type NotYet struct{ For string }
+// NotYetError says that there is no credential, and what is waited for.
+type NotYetError struct{ For string }
 
-func (e *NotYet) Error() string { return "no credential for the hub yet: waiting for " + e.For }
+func (e *NotYetError) Error() string { return "no credential for the hub yet: waiting for " + e.For }
 
 // Current implements connect.Source.
 func (k *Keeper) Current() (*rest.Config, uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.config == nil {
-		return nil, 0, &NotYet{For: k.waiting}
+		return nil, 0, &NotYetError{For: k.waiting}
 	}
 	return k.config, k.version, nil
 }
@@ -204,6 +204,7 @@ func (k *Keeper) ask(parent, ctx context.Context, as plan.Identity) (taken *Cred
 	switch as {
 	case plan.Joining:
 		config, err = restConfig(k.server, &clientcmdapi.AuthInfo{Token: k.bootstrap.token})
+	case plan.Own: // That is the present configuration.
 	case plan.Nobody:
 		err = fmt.Errorf("a new bootstrap kubeconfig: %w", k.problem)
 	}

@@ -48,7 +48,7 @@ func TestJoin(t *testing.T) {
 	config, _, err := b.keeper.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(Succeed())
-	b.Expect(b.counted(resultIssued)).To(Equal(1.0))
+	b.Eventually(func() float64 { return b.counted(resultIssued) }).Should(Equal(1.0))
 	b.Expect(testutil.ToFloat64(b.metrics.expiry)).To(BeNumerically("~", time.Now().Add(time.Hour).Unix(), 600))
 
 	b.Eventually(func() []byte { return b.stored(kubeconfigKey) }).ShouldNot(BeEmpty())
@@ -134,7 +134,7 @@ func TestATokenThatHasExpired(t *testing.T) {
 	b := newBed(t)
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.run()
-	b.waits("the hub does not know the one at " + b.path + "; it has expired, was removed, or is for another hub: make a new one with 'kubectl hollow cluster join " + b.cluster + "'")
+	b.waits("the hub does not know the one at " + b.path + "; it has expired, was removed, or is for another hub: make a new one with 'kubectl hollow cluster join " + b.cluster + " --again'")
 	b.Expect(b.counted(resultError)).To(BeNumerically(">", 0))
 
 	// A new one is taken without a restart.
@@ -188,7 +188,7 @@ func TestALapsedCertificateAndAnExpiredToken(t *testing.T) {
 	b.bootstrap(b.token(time.Now().Add(-time.Minute)))
 	b.clock.SetTime(time.Now().Add(2 * time.Hour))
 	b.run()
-	b.waits("make a new one with 'kubectl hollow cluster join " + b.cluster + "' and put it at " + b.path)
+	b.waits("make a new one with 'kubectl hollow cluster join " + b.cluster + " --again' and put it at " + b.path)
 	// It goes on asking, and takes a new token without a restart.
 	b.bootstrap(b.token(time.Now().Add(time.Hour)))
 	b.approveAll()

@@ -72,6 +72,7 @@ func (r *requests) step(parent, ctx context.Context, hub client.WithWatch, as pl
 			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.remove(ctx, hub, csr, request)))
 		}
 		return &taken, 0, nil
+	case plan.Await:
 	}
 	r.keeper.say(awaited(cluster, csr, request), "Waiting for a credential for the hub")
 	return nil, r.watch(parent, hub, csr), nil

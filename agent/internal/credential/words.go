@@ -40,7 +40,7 @@ func refusal(csr *certificatesv1.CertificateSigningRequest, of certificatesv1.Re
 
 // explain says what a person can do about an error of the hub.
 func (k *Keeper) explain(as plan.Identity, err error) error {
-	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s' and put it at %s", k.Cluster, k.Bootstrap)
+	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s --again' and put it at %s", k.Cluster, k.Bootstrap)
 	switch {
 	case as == plan.Nobody && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoToken)):
 		return fmt.Errorf("a bootstrap kubeconfig, because the hub does not accept the stored credential, if there is one: %s: %w", remedy, err)

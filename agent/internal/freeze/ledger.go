@@ -37,7 +37,7 @@ func (l *ledger) note(frozen bool, since, now time.Time) {
 		l.open = since
 	case !frozen && !l.open.IsZero():
 		l.intervals = append(l.intervals, interval{from: l.open, to: now})
-		
+		l.open = time.Time{}
 		if len(l.intervals) > maxIntervals {
 			l.intervals[1].from = l.intervals[0].from
 			l.intervals = l.intervals[1:]

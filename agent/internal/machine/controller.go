@@ -236,6 +236,9 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 	case errors.As(err, &frozen):
 		// The thaw wakes every machine.
 		return next, nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		// The agent is being stopped, which is nothing to tell an operator.
+		return next, nil
 	case errors.As(err, &exhausted):
 		after := exhausted.After
 		if after <= 0 {

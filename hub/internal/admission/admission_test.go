@@ -180,10 +180,10 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			"spec.replicas", "greater than or equal to 0"},
 		"too many replicas": {with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(10001)) }),
 			"spec.replicas", "less than or equal to 10000"},
-		"selector that the template of a set does not match": {with(set(), func(s *v1alpha1.MachineSet) {
+		"outscale #543: selector that the template of a set does not match": {with(set(), func(s *v1alpha1.MachineSet) {
 			s.Spec.Template.Metadata.Labels = map[string]string{"app": "y"}
 		}), "spec.selector", "give the template every label of the selector"},
-		"template of a deployment without labels": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+		"outscale #543: template of a deployment without labels": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Template.Metadata.Labels = nil
 		}), "spec.selector", "give the template every label of the selector"},
 		"empty selector": {with(set(), func(s *v1alpha1.MachineSet) { s.Spec.Selector.MatchLabels = map[string]string{} }),
@@ -214,6 +214,23 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			none := intstr.FromInt32(0)
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{MaxUnavailable: &none}}
 		}), "spec.strategy.inPlace.maxUnavailable", "1 or more"},
+		"in place with nothing unavailable in percent": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			none := intstr.FromString("0%")
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{MaxUnavailable: &none}}
+		}), "spec.strategy.inPlace.maxUnavailable", "1% to 100%"},
+		"unknown trigger": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{Trigger: "Sometimes"}}
+		}), "spec.strategy.inPlace.trigger", `"Auto", "Manual"`},
+		"unknown delete policy of a deployment": {with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.DeletePolicy = "Tallest" }),
+			"spec.deletePolicy", `"Oldest", "Newest", "Random"`},
+		"maxUnhealthy of a deployment above 100%": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
+			all := intstr.FromString("101%")
+			d.Spec.Remediation.MaxUnhealthy = &all
+		}), "spec.remediation.maxUnhealthy", "a percentage up to 100%"},
+		"no progress deadline": {with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(0)) }),
+			"spec.progressDeadlineSeconds", "greater than or equal to 1"},
+		"too much history": {with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(101)) }),
+			"spec.revisionHistoryLimit", "less than or equal to 100"},
 		"progress deadline within minReadySeconds": {with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 60, new(int32(60))
 		}), "spec.progressDeadlineSeconds", "more than spec.minReadySeconds"},

@@ -89,7 +89,7 @@ func skewEvent(before, after *metav1.Duration) (news, bool) {
 
 // tell sends the events of a change of status.
 func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
-	if skewed, any := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); any {
+	if skewed, told := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); told {
 		emit(c.Recorder, cluster, skewed)
 	}
 	for _, turned := range turnEvents(before.Conditions, cluster.Status.Conditions) {

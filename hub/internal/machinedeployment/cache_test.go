@@ -212,7 +212,7 @@ func TestRollingUpdateCostsAtMostEightWritesPerMachine(t *testing.T) {
 	const machines = 20
 	f := newFixture(t, machines, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
-		deployment.Spec.Strategy = rollingBy("20%")
+		deployment.Spec.Strategy = rollingBy("25%")
 	})
 	f.settle(func() {})
 	f.readyAll()

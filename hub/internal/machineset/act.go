@@ -42,6 +42,14 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 	if err != nil {
 		return err
 	}
+	// Had a transfer begun between the two reads, a Machine that left would look like one that was lost.
+	unchanged := &v1alpha1.MachineSet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), unchanged); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the machine set once more: %w", err)
+	}
+	if unchanged.ResourceVersion != current.ResourceVersion {
+		return nil // Its event is on the way.
+	}
 	for _, stranger := range strangers {
 		if !slices.ContainsFunc(s.input.Machines, func(m plan.Machine) bool { return m.UID == stranger.UID }) {
 			s.input.Machines = append(s.input.Machines, stranger)

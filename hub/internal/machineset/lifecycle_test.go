@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -118,35 +117,35 @@ func TestASetInTransferIsLeftAlone(t *testing.T) {
 }
 
 func TestAStaleTransferIsIgnoredAndTold(t *testing.T) {
-	tests := map[string]func(*fixture){
-		"the set has no deployment": func(*fixture) {},
-		"its deployment is gone": func(f *fixture) {
-			f.own(nil, nil)
-			f.Expect(f.direct.Delete(f.t.Context(), f.deployment(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
-			f.Eventually(func() error {
-				return f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment()), f.deployment())
-			}).
-				WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "not found"))
-		},
-	}
-	for name, prepare := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
-			prepare(f)
-			f.update(func(set *v1alpha1.MachineSet) {
-				set.Annotations = map[string]string{v1alpha1.TransferAnnotation: "pool"}
-			})
-			f.reconcile()
-			f.Expect(f.machines()).To(HaveLen(2))
-			f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning StaleTransfer"), ContainSubstring("Created 2 machines")))
-			f.reconcile()
-			f.Expect(f.told()).To(BeEmpty(), "told when there is something to do, not each time")
-		})
-	}
+	f := newFixture(t, 2, nil)
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.TransferAnnotation: "pool"}
+	})
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning StaleTransfer"), ContainSubstring("Created 2 machines")))
+	f.reconcile()
+	f.Expect(f.told()).To(BeEmpty(), "told when there is something to do, not each time")
 }
 
-func (f *fixture) deployment() *v1alpha1.MachineDeployment {
-	return &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"}}
+func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
+	f := newFixture(t, 0, nil)
+	f.own(nil, nil)
+	found, err := owner(t.Context(), f.direct, f.set)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(found).NotTo(BeNil())
+	for name, change := range map[string]func(*metav1.OwnerReference){
+		"gone":                       func(o *metav1.OwnerReference) { o.Name = "gone" },
+		"another of its name":        func(o *metav1.OwnerReference) { o.UID = "another" },
+		"no deployment":              func(o *metav1.OwnerReference) { o.Kind = "MachineFleet" },
+		"an owner, not a controller": func(o *metav1.OwnerReference) { o.Controller = nil },
+	} {
+		changed := f.set.DeepCopy()
+		change(&changed.OwnerReferences[0])
+		found, err := owner(t.Context(), f.direct, changed)
+		f.Expect(err).NotTo(HaveOccurred(), name)
+		f.Expect(found).To(BeNil(), name)
+	}
 }
 
 func TestFailedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {

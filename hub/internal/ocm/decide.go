@@ -40,7 +40,7 @@ func decide(in observed) plan {
 	case ours && in.managed.Spec.HubAcceptsClient:
 		event := releasedEvent(in.managed.Name)
 		return plan{managed: released(in.managed), standing: &event}
-	case in.cluster == nil && !ours && importable(in.managed):
+	case in.cluster == nil && importable(in.managed):
 		return plan{cluster: imported(in.managed, nil)}
 	case in.cluster == nil || in.cluster.DeletionTimestamp != nil:
 		return plan{remove: ours}

@@ -185,3 +185,30 @@ func TestTaintsAgreeWithOpenClusterManagement(t *testing.T) {
 		}
 	})
 }
+
+func TestImportableIsWhatAUserAsksForAndTheOtherSideAccepts(t *testing.T) {
+	for name, row := range map[string]struct {
+		change     func(*clusterv1.ManagedCluster)
+		importable bool
+	}{
+		"asked for and accepted": {func(*clusterv1.ManagedCluster) {}, true},
+		"not asked for":          {func(m *clusterv1.ManagedCluster) { m.Labels = nil }, false},
+		"asked for otherwise":    {func(m *clusterv1.ManagedCluster) { m.Labels[v1alpha1.ImportLabel] = "false" }, false},
+		"denied again":           {func(m *clusterv1.ManagedCluster) { m.Spec.HubAcceptsClient = false }, false},
+		"acceptance under way":   {func(m *clusterv1.ManagedCluster) { m.Status.Conditions = nil }, false},
+		"being deleted":          {func(m *clusterv1.ManagedCluster) { m.DeletionTimestamp = &metav1.Time{Time: start} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			managed := &clusterv1.ManagedCluster{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ImportLabel: "true"}},
+				Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+				Status: clusterv1.ManagedClusterStatus{Conditions: []metav1.Condition{
+					{Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue},
+				}},
+			}
+			row.change(managed)
+			NewWithT(t).Expect(importable(managed)).To(Equal(row.importable))
+		})
+	}
+	NewWithT(t).Expect(importable(nil)).To(BeFalse())
+}

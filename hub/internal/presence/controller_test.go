@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,15 +42,14 @@ func TestSourceOfClustersEndsWithItsContext(t *testing.T) {
 	g.Eventually(lasting.Len).WithTimeout(patience).Should(Equal(1))
 
 	end()
-	for more := 2; ; more++ { // The handler goes in the background, so one Cluster more may still arrive.
-		before := ended.Len()
+	last := -1
+	g.Eventually(func() bool { // The handler goes in the background, so one Cluster more may still arrive.
+		same := ended.Len() == last
+		last = ended.Len()
 		create()
-		g.Eventually(lasting.Len).WithTimeout(patience).Should(Equal(more))
-		if ended.Len() == before {
-			break
-		}
-		g.Expect(more).To(BeNumerically("<", 100), "the handler stays in the cache")
-	}
+		return same
+	}).WithPolling(time.Second).WithTimeout(patience).Should(BeTrue(), "the handler stays in the cache")
+	g.Eventually(lasting.Len).WithTimeout(patience).Should(BeNumerically(">", 2))
 	for lasting.Len() > 0 {
 		item, _ := lasting.Get()
 		lasting.Done(item)

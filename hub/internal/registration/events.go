@@ -35,7 +35,7 @@ func decisionEvent(request string, decision policy.Decision) (news, bool) {
 
 // tell sends the event of a decision, about the Cluster, where its user looks.
 func tell(recorder events.EventRecorder, cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, decision policy.Decision) {
-	if told, any := decisionEvent(csr.Name, decision); any {
+	if told, worth := decisionEvent(csr.Name, decision); worth {
 		recorder.Eventf(cluster, csr, told.kind, told.reason, told.action, "%s", told.note[:min(len(told.note), maxNote)])
 	}
 }

@@ -4,12 +4,9 @@ package demo
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,7 +47,7 @@ func start(t *testing.T, temp string, args ...string) *run {
 func (r *run) leavesNothing(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
-	g.Expect(processesUnder(r.temp)).To(BeEmpty(), "processes left behind")
+	g.Expect(testenv.ProcessesUnder(r.temp)).To(BeEmpty(), "processes left behind")
 	entries, err := os.ReadDir(r.temp)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(entries).To(BeEmpty(), "files left behind")
@@ -97,7 +94,7 @@ func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 	g.Eventually(r.output.String, patience).Should(ContainSubstring("3 Nodes, all Ready (c1)"))
 	g.Expect(r.Process.Kill()).To(Succeed())
 	g.Expect(r.Wait()).NotTo(Succeed())
-	g.Eventually(func() []string { return processesUnder(temp) }, patience).Should(BeEmpty())
+	g.Eventually(func() []string { return testenv.ProcessesUnder(temp) }, patience).Should(BeEmpty())
 	down := start(t, temp, "down")
 	g.Expect(down.Wait()).To(Succeed(), down.output.String)
 	down.leavesNothing(t)
@@ -114,31 +111,11 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	})
 	g.Expect(kept.Wait()).To(Succeed(), kept.output.String)
 	g.Expect(kept.output.String()).To(ContainSubstring("make demo-down"))
-	g.Expect(processesUnder(temp)).NotTo(BeEmpty(), "the fleet stays up")
+	g.Expect(testenv.ProcessesUnder(temp)).NotTo(BeEmpty(), "the fleet stays up")
 
 	down := start(t, temp, "down")
 	g.Expect(down.Wait()).To(Succeed(), down.output.String)
 	down.leavesNothing(t)
-}
-
-// processesUnder lists the processes whose command line names dir.
-func processesUnder(dir string) []string {
-	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var found []string
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(content, []byte(dir)) {
-			continue // Ended, or another's.
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && pid != os.Getpid() {
-			found = append(found, fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(content, []byte{0}, []byte{' '})))
-		}
-	}
-	return found
 }
 
 // safeBuffer may be written by a program while a test reads it.

@@ -120,6 +120,11 @@ func TestDrainedComesAndGoes(t *testing.T) {
 	if got := shown(machine.Status, v1alpha1.MachineDrainedCondition); got != "none" {
 		t.Errorf("after the update: %s", got)
 	}
+	deleted := metav1.NewTime(now)
+	machine = after(func(in *Input) { in.Machine.DeletionTimestamp = &deleted; draining(in) }, func(in *Input) { in.Frozen = true })
+	if got := shown(machine.Status, v1alpha1.MachineDrainedCondition); got != "False/Draining" {
+		t.Errorf("when it freezes in the drain before a deletion: %s", got)
+	}
 }
 
 func TestUrgentNewsOfDrainsAndUpdates(t *testing.T) {

@@ -20,7 +20,7 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 		return true
 	case after.Phase == v1alpha1.MachineTerminating:
 		return false
-	case updating(after) != updating(before), updating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
+	case updating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
 		// The deadline of the drain counts from here, and its siblings wait for it.
 		return true
 	case healthy(before) != healthy(after) && healthy(before) == metav1.ConditionTrue:

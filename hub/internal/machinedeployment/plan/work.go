@@ -68,11 +68,11 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// keeps is how many available Machines are surely left when the set has been scaled to replicas. Scaling it up saves
-// none that its controller may be deleting right now; those it may have chosen when others were available.
+// keeps is how many available Machines are surely left when the set has been scaled to replicas. Those that its
+// controller has yet to delete may be chosen already, when others were available: no scaling saves them.
 func (p *pool) keeps(replicas int) int {
 	chosen := min(max(p.active-p.before, 0), p.available)
-	return p.available - max(chosen, p.losses[max(p.active+p.coming-min(replicas, p.before), 0)])
+	return p.available - max(chosen, p.losses[max(p.active+p.coming-replicas, 0)])
 }
 
 // kept is the same for what was decided so far.
@@ -181,8 +181,9 @@ func (w *work) growNew() {
 }
 
 // reduce takes up to count replicas off sets, in their order: first those that cost no available Machine, then
-// others while the budget is kept. It returns how many it took.
-func (w *work) reduce(sets []*pool, count, minAvailable int) (taken int) {
+// others while the budget is kept.
+func (w *work) reduce(sets []*pool, count, minAvailable int) {
+	taken := 0
 	for _, mayCost := range []bool{false, true} {
 		for _, set := range sets {
 			for taken < count && set.Replicas > 0 {
@@ -195,7 +196,6 @@ func (w *work) reduce(sets []*pool, count, minAvailable int) (taken int) {
 			}
 		}
 	}
-	return taken
 }
 
 // grow spreads count over sets in proportion to their replicas; what does not divide goes to the last ones,

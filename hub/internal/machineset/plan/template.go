@@ -38,7 +38,7 @@ func TemplateOf(set *v1alpha1.MachineSet) Template {
 	}
 	given.Annotations = slices.Sorted(maps.Keys(metadata.Annotations))
 	if len(given.Labels)+len(given.Annotations) > 0 {
-		text, _ := json.Marshal(given) //nolint:errchkjson // Strings always can be marshaled.
+		text, _ := json.Marshal(given) // Strings can always be marshaled.
 		t.keys = string(text)
 	}
 	if t.labels == nil {

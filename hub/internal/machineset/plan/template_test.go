@@ -46,7 +46,11 @@ func TestTemplateGivesAndTakesOnlyItsOwn(t *testing.T) {
 	if !maps.Equal(machine.Labels, wantLabels) || !maps.Equal(machine.Annotations, wantAnnotations) {
 		t.Errorf("labels %v\nwant %v\nannotations %v\nwant %v", machine.Labels, wantLabels, machine.Annotations, wantAnnotations)
 	}
-	TemplateOf(machineSet(nil, nil)).Give(machine)
+	less := TemplateOf(machineSet(nil, nil))
+	if less.Reached(machine) {
+		t.Error("nobody sees that a key has left the template")
+	}
+	less.Give(machine)
 	delete(wantLabels, "tier")
 	if !maps.Equal(machine.Labels, wantLabels) || !maps.Equal(machine.Annotations, map[string]string{"agent": "a"}) {
 		t.Errorf("labels %v, annotations %v after the template lost its own", machine.Labels, machine.Annotations)

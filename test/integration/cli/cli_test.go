@@ -1,0 +1,231 @@
+// Package cli runs kubectl-hollow as a person does: a fleet on this machine, and a cluster that joins it.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
+)
+
+const (
+	patience = 4 * time.Minute
+	grace    = 30 * time.Second
+)
+
+// person types commands for a fleet in a directory of its own.
+type person struct {
+	*WithT
+	t          *testing.T
+	temp, dir  string
+	kubeconfig string
+}
+
+func newPerson(t *testing.T) *person {
+	t.Helper()
+	temp := t.TempDir()
+	p := &person{WithT: NewWithT(t), t: t, temp: temp, dir: filepath.Join(temp, "fleet")}
+	t.Cleanup(func() { p.hollow("local", "down", "--dir", p.dir) })
+	return p
+}
+
+func (p *person) program(name string) string {
+	p.t.Helper()
+	path, err := testenv.Binary(name)
+	p.Expect(err).NotTo(HaveOccurred())
+	return path
+}
+
+// hollow runs a command and returns its exit code and all its output.
+func (p *person) hollow(args ...string) (int, string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, p.program("kubectl-hollow"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig)
+	output, err := command.CombinedOutput()
+	if err != nil && command.ProcessState == nil {
+		p.t.Fatalf("running kubectl-hollow: %v", err)
+	}
+	return command.ProcessState.ExitCode(), string(output)
+}
+
+func (p *person) succeeds(args ...string) string {
+	p.t.Helper()
+	code, output := p.hollow(args...)
+	p.Expect(code).To(Equal(0), output)
+	return output
+}
+
+func (p *person) up(args ...string) localfleet.Report {
+	p.t.Helper()
+	output := p.succeeds(append([]string{"local", "up", "--dir", p.dir}, args...)...)
+	p.Expect(output).To(ContainSubstring("kubectl hollow local down --dir " + p.dir))
+	report := p.report()
+	p.kubeconfig = report.Hub.Kubeconfig
+	return report
+}
+
+func (p *person) report() localfleet.Report {
+	p.t.Helper()
+	var report localfleet.Report
+	p.Expect(json.Unmarshal([]byte(p.succeeds("local", "status", "--dir", p.dir, "-o", "json")), &report)).To(Succeed())
+	return report
+}
+
+func (p *person) pid(name string) int {
+	p.t.Helper()
+	for _, running := range p.report().Processes {
+		if running.Name == name {
+			return running.PID
+		}
+	}
+	p.t.Fatalf("the fleet has no process %q", name)
+	return 0
+}
+
+func (p *person) leavesNothing() {
+	p.t.Helper()
+	p.Expect(p.dir).NotTo(BeADirectory(), "files left behind")
+	p.Expect(testenv.ProcessesUnder(p.temp)).To(BeEmpty(), "processes left behind")
+}
+
+func TestALocalFleet(t *testing.T) {
+	p := newPerson(t)
+	report := p.up("--clusters", "2", "--machines", "1", "--kubelet-version", "v1.36.2", "--kubelet-version", "v1.35.4")
+	p.Expect(report.Clusters).To(HaveLen(2))
+	p.Expect(report.Processes).To(HaveLen(7), "a keeper, three control planes, a hub and two agents")
+	code, output := p.hollow("local", "up", "--dir", p.dir)
+	p.Expect(code).To(Equal(4), output)
+	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience).Should(MatchRegexp(`c2 +Accepted +True +False +1/1 `), "the count may lag")
+	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "c2")).To(ContainSubstring("v1.35.4"))
+
+	for _, name := range []string{"hub", "agent c1"} {
+		ended := p.pid(name)
+		p.Expect(syscall.Kill(ended, syscall.SIGKILL)).To(Succeed())
+		p.Eventually(func() int {
+			code, _ := p.hollow("local", "status", "--dir", p.dir)
+			return code
+		}, patience, time.Second).Should(Equal(0), "it is started again")
+		p.Expect(p.pid(name)).NotTo(Equal(ended))
+	}
+	p.succeeds("freeze", "cluster", "c1", "--reason", "test", "--timeout", patience.String())
+	p.succeeds("unfreeze", "cluster", "c1", "--timeout", patience.String())
+
+	p.Expect(p.succeeds("local", "down", "--dir", p.dir)).To(ContainSubstring("Ended the fleet"))
+	p.leavesNothing()
+	p.Expect(p.succeeds("local", "down", "--dir", p.dir)).To(ContainSubstring("No fleet"))
+	code, _ = p.hollow("local", "status", "--dir", p.dir)
+	p.Expect(code).To(Equal(3))
+}
+
+func TestAFleetWhoseKeeperIsKilledEndsAndCanBeRemoved(t *testing.T) {
+	p := newPerson(t)
+	p.up("--clusters", "1", "--machines", "0")
+	p.Expect(syscall.Kill(p.pid("keeper"), syscall.SIGKILL)).To(Succeed())
+	p.Eventually(func() []string { return testenv.ProcessesUnder(p.temp) }, patience).Should(BeEmpty())
+	code, output := p.hollow("local", "status", "--dir", p.dir)
+	p.Expect(code).To(Equal(1), output)
+	p.succeeds("local", "down", "--dir", p.dir)
+	p.leavesNothing()
+}
+
+func TestAnInterruptedStartLeavesNothing(t *testing.T) {
+	p := newPerson(t)
+	command := exec.Command(p.program("kubectl-hollow"), "local", "up", "--dir", p.dir)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	p.Expect(command.Start()).To(Succeed())
+	started := func() string { return filepath.Join(p.dir, "fleet.json") }
+	p.Eventually(started, patience).Should(BeARegularFile())
+	p.Expect(command.Process.Signal(syscall.SIGINT)).To(Succeed())
+	p.Expect(command.Wait()).NotTo(Succeed())
+	p.Expect(command.ProcessState.ExitCode()).To(Equal(130), output.String)
+	p.leavesNothing()
+}
+
+// agent starts the agent of a workload cluster with the kubeconfig that the join command wrote.
+func (p *person) agent(name string, workload *simcluster.Cluster) {
+	p.t.Helper()
+	target, err := workload.Kubeconfig(p.t.Context(), "hollowfleet-agent", "hollowfleet:agents")
+	p.Expect(err).NotTo(HaveOccurred())
+	agent, err := process.Start(process.Spec{
+		Name: "agent " + name, Path: p.program("agent"), LogFile: filepath.Join(p.temp, name+"-agent.log"),
+		Args: []string{
+			"--cluster-name", name, "--bootstrap-kubeconfig", filepath.Join(p.temp, name+".bootstrap.kubeconfig"),
+			"--credential-dir", filepath.Join(p.temp, name+"-credential"), "--target-kubeconfig", target,
+			"--health-address", "0", "--metrics-address", "0",
+		},
+	})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(func() {
+		if err := agent.Stop(grace); err != nil {
+			p.t.Error(err)
+		}
+	})
+}
+
+// workload starts a cluster beside the fleet and gives the agent its roles there.
+func (p *person) workload(name string) *simcluster.Cluster {
+	p.t.Helper()
+	bin, err := testenv.BinDir()
+	p.Expect(err).NotTo(HaveOccurred())
+	dir := filepath.Join(p.temp, name)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cluster, err := simcluster.Start(ctx, simcluster.Options{
+		Name: name, Dir: dir, Binary: p.program("simcluster"), Images: map[string]string{localfleet.HollowNodeImage: bin},
+	})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			p.t.Error(err)
+		}
+		if err := simcluster.Delete(context.Background(), p.program("simcluster"), dir); err != nil {
+			p.t.Error(err)
+		}
+	})
+	restConfig, err := cluster.RESTConfig()
+	p.Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(manifests.Apply(ctx, c, config.RBAC, "rbac/agent-workload")).To(Succeed())
+	return cluster
+}
+
+func TestAClusterJoins(t *testing.T) {
+	p := newPerson(t)
+	p.up("--clusters", "1", "--machines", "0")
+	workload := p.workload("edge")
+	p.succeeds("cluster", "join", "edge", "--output-dir", p.temp)
+	p.agent("edge", workload)
+	p.Eventually(func() string { return p.succeeds("cluster", "list", "edge") }, patience).Should(MatchRegexp(`edge +Pending +False \(AwaitingAcceptance\)`))
+	code, output := p.hollow("cluster", "accept", "edge", "--wait", "--timeout", patience.String())
+	p.Expect(code).To(Equal(0), output)
+	code, output = p.hollow("cluster", "join", "edge", "--output-dir", p.temp)
+	p.Expect(code).To(Equal(4), output)
+
+	p.succeeds("cluster", "deny", "edge")
+	p.Eventually(func() string { return p.succeeds("cluster", "list", "edge") }, patience).Should(MatchRegexp(`edge +Denied +False \(Denied\)`))
+	p.Expect(os.ReadDir(filepath.Join(p.temp, "edge-credential"))).NotTo(BeEmpty(), "its credential stays, and is good for nothing")
+	p.succeeds("cluster", "accept", "edge", "--wait", "--timeout", patience.String())
+	p.succeeds("cluster", "remove", "edge", "--yes", "--timeout", patience.String())
+	code, _ = p.hollow("cluster", "list", "edge")
+	p.Expect(code).To(Equal(3))
+}
