@@ -8,6 +8,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // The defaults of Options.
@@ -40,6 +42,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// PprofAddress serves profiles. Default none.
 	PprofAddress string
+	// Heartbeat is for what Clusters leave open. Default: every 10 seconds, silent after 40.
+	Heartbeat v1alpha1.Heartbeat
 	// Concurrency is how many objects of each kind are worked on at once. Default 4.
 	Concurrency int
 	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
@@ -57,6 +61,10 @@ func (o Options) complete() (Options, error) {
 	setDefault(&o.Concurrency, DefaultConcurrency)
 	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
 	switch {
+	case o.Heartbeat.PeriodSeconds < 0 || o.Heartbeat.GraceSeconds < 0:
+		return o, errors.New("heartbeat period and grace must be at least a second")
+	case o.Heartbeat.GraceSeconds != 0 && o.Heartbeat.GraceSeconds < 2*o.Heartbeat.PeriodSeconds:
+		return o, errors.New("heartbeat grace must be at least twice the heartbeat period, or one lost renewal counts as a lost agent")
 	case o.Concurrency < 0:
 		return o, errors.New("concurrency must be 1 or more")
 	case o.ShutdownTimeout < 0:

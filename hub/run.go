@@ -126,6 +126,7 @@ func addControllers(hub manager.Manager, options Options) error {
 	agents := &witness.Agents{}
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
+		Heartbeat: options.Heartbeat,
 	})
 	if err != nil {
 		return err

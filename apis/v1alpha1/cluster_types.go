@@ -112,29 +112,54 @@ type ClusterSpec struct {
 	// +optional
 	Credential CredentialType `json:"credential,omitempty"`
 
-	// heartbeat sets how the hub judges whether the agent is connected.
-	// +kubebuilder:default={periodSeconds: 10, graceSeconds: 40}
+	// heartbeat sets how the hub judges whether the agent is connected. Default per field: the hub's flags
+	// --heartbeat-period and --heartbeat-grace.
 	// +optional
 	Heartbeat Heartbeat `json:"heartbeat,omitzero"`
 }
 
 // Heartbeat times the Lease that a cluster's agent renews on the hub.
 //
-// +kubebuilder:validation:XValidation:rule="self.graceSeconds >= 2 * self.periodSeconds",message="graceSeconds: at least twice periodSeconds, or one lost renewal counts as a lost agent"
+// +kubebuilder:validation:XValidation:rule="!has(self.graceSeconds) || !has(self.periodSeconds) || self.graceSeconds >= 2 * self.periodSeconds",message="graceSeconds: at least twice periodSeconds, or one lost renewal counts as a lost agent"
 type Heartbeat struct {
-	// periodSeconds is how often the agent renews its Lease. Default 10.
-	// +kubebuilder:default=10
+	// periodSeconds is how often the agent renews its Lease. Default: the hub's, which is 10 unless its flag
+	// says otherwise.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 	// graceSeconds is how long the hub waits for a change of the Lease, by its own clock, before it calls
-	// the agent silent. Default 40.
-	// +kubebuilder:default=40
+	// the agent silent. Default: the hub's, which is 40 unless its flag says otherwise, and at least twice
+	// periodSeconds.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	GraceSeconds int32 `json:"graceSeconds,omitempty"`
+}
+
+// DefaultHeartbeat is what a hub without flags uses.
+var DefaultHeartbeat = Heartbeat{PeriodSeconds: 10, GraceSeconds: 40}
+
+// Or returns h with what it leaves open taken from fallback.
+func (h Heartbeat) Or(fallback Heartbeat) Heartbeat {
+	if h.PeriodSeconds == 0 {
+		h.PeriodSeconds = fallback.PeriodSeconds
+		if h.GraceSeconds != 0 {
+			h.PeriodSeconds = max(min(h.PeriodSeconds, h.GraceSeconds/2), 1)
+		}
+	}
+	if h.GraceSeconds == 0 {
+		h.GraceSeconds = max(fallback.GraceSeconds, 2*h.PeriodSeconds)
+	}
+	return h
+}
+
+// Heartbeat is the heartbeat in force: what the hub has published, until then what spec and the defaults say.
+func (c *Cluster) Heartbeat() Heartbeat {
+	if c.Status.Heartbeat != nil {
+		return *c.Status.Heartbeat
+	}
+	return c.Spec.Heartbeat.Or(DefaultHeartbeat)
 }
 
 // ClusterStatus is what hub and agent know of a cluster.
@@ -145,6 +170,9 @@ type ClusterStatus struct {
 	// namespace holds the cluster's objects on the hub. Written by the hub once it has made it.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// heartbeat is the one in force: spec.heartbeat with the hub's defaults. Written by the hub.
+	// +optional
+	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 	// machines counts the cluster's Machines. Written by the hub.
 	// +optional
 	Machines *MachineCounts `json:"machines,omitempty"`

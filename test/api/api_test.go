@@ -103,7 +103,7 @@ func TestDefaults(t *testing.T) {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}}
 	g.Expect(environment.Client.Create(t.Context(), cluster)).To(Succeed())
 	g.Expect(cluster.Spec.Acceptance).To(Equal(v1alpha1.AcceptancePending), "no cluster joins by itself")
-	g.Expect(cluster.Spec.Heartbeat).To(Equal(v1alpha1.Heartbeat{PeriodSeconds: 10, GraceSeconds: 40}))
+	g.Expect(cluster.Spec.Heartbeat).To(BeZero(), "the hub's flags say what it leaves open")
 	g.Expect(meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionUnknown)).
 		To(BeTrue(), "not known is not False")
 

@@ -349,15 +349,19 @@ func TestABrokenMachineMayBeUpdatedFirst(t *testing.T) {
 		b.ready(machine)
 		return machine
 	}
-	well, broken := add("turn-well"), add("turn-broken")
-	b.Expect(b.driver.Set(broken.Name, driver.Failing, "crashes")).To(Succeed())
-	b.reconcile(broken)
+	well, broken, another := add("turn-well"), add("turn-broken"), add("turn-broken-too")
+	for _, machine := range []*v1alpha1.Machine{broken, another} {
+		b.Expect(b.driver.Set(machine.Name, driver.Failing, "crashes")).To(Succeed())
+		b.reconcile(machine)
+	}
 	class.Spec.ProviderConfig.Raw = []byte(`{"size":2}`)
 	b.Expect(b.admin.Update(b.t.Context(), class)).To(Succeed())
 	b.reconcile(well)
 	b.Expect(well).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate), "while a sibling is down")
 	b.reconcile(broken)
 	b.Expect(b.driver.Calls()).To(ContainElement("Update turn-broken"), "it takes nothing away")
+	b.reconcile(another)
+	b.Expect(b.driver.Calls()).To(ContainElement("Update turn-broken-too"), "nor does another, while the first is on its way")
 }
 
 func TestNodesOfOtherAgentsAreNotGivenBack(t *testing.T) {

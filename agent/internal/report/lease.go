@@ -60,7 +60,7 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	}
 	next.Spec.HolderIdentity = ptr.To(r.Holder)
 	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
-	next.Spec.LeaseDurationSeconds = ptr.To(max(cluster.Spec.Heartbeat.GraceSeconds, 1))
+	next.Spec.LeaseDurationSeconds = ptr.To(cluster.Heartbeat().GraceSeconds)
 	r.tenure.renewing(next)
 	if next.ResourceVersion == "" {
 		err = r.Client.Create(ctx, next)

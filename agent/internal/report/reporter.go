@@ -26,8 +26,7 @@ const (
 	// waiting is how soon to look again for a Cluster that is not ready for reports.
 	waiting = time.Second
 	// longestWrite bounds one write to the hub.
-	longestWrite         = 10 * time.Second
-	defaultPeriodSeconds = 10
+	longestWrite = 10 * time.Second
 )
 
 // Deps are what a Reporter works with. All are required but Log and TenureChanged.
@@ -139,11 +138,7 @@ func Joined(cluster *v1alpha1.Cluster) bool {
 }
 
 func period(cluster *v1alpha1.Cluster) time.Duration {
-	seconds := cluster.Spec.Heartbeat.PeriodSeconds
-	if seconds < 1 {
-		seconds = defaultPeriodSeconds
-	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(cluster.Heartbeat().PeriodSeconds) * time.Second
 }
 
 func (r *Reporter) attempt(ctx context.Context, what string, write func(context.Context) error) (ok bool) {

@@ -64,6 +64,8 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags.StringVar(&options.HealthAddress, "health-address", hub.DefaultHealthAddress, "address that serves /healthz and /readyz; 0 serves none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", hub.DefaultMetricsAddress, "address that serves /metrics for Prometheus; 0 serves none")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "", "address that serves profiles under /debug/pprof; none by default")
+	flags.Var((*seconds)(&options.Heartbeat.PeriodSeconds), "heartbeat-period", "how often agents renew their Lease, for Clusters that do not say; default 10s")
+	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not say; default 40s")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
 	flags.StringVar(&format, "log-format", logging.Text, "format of the logs on standard error: text or json")

@@ -35,7 +35,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=hollowfleet-agent,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required.
+// Deps is what the controller needs. All of it is required but Heartbeat.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -45,6 +45,8 @@ type Deps struct {
 	// Agents is told of every agent that is heard.
 	Agents *witness.Agents
 	Clock  clock.Clock
+	// Heartbeat is for what Clusters leave open; what it leaves open itself is v1alpha1.DefaultHeartbeat.
+	Heartbeat v1alpha1.Heartbeat
 }
 
 // Controller is the logic of one Cluster: observe, act, report.
@@ -59,6 +61,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the Cluster controller: a dependency is missing")
 	}
+	deps.Heartbeat = deps.Heartbeat.Or(v1alpha1.DefaultHeartbeat)
 	return &Controller{Deps: deps, heartbeats: newHeartbeats()}, nil
 }
 
@@ -77,6 +80,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	now := c.Clock.Now()
 	namespace, accessErr := c.admit(ctx, cluster)
 	counts, countErr := c.count(ctx, cluster, now)
+	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
 	heard := c.heartbeats.judge(cluster, now)
 	if countErr == nil {
 		cluster.Status.Machines = counts

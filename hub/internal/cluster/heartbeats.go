@@ -186,13 +186,9 @@ func (h *heartbeats) forget(cluster string) {
 	delete(h.clusters, cluster)
 }
 
-// grace is how long the agent may be silent; the API server has filled in the default.
+// grace is how long the agent may be silent.
 func grace(cluster *v1alpha1.Cluster) time.Duration {
-	seconds := cluster.Spec.Heartbeat.GraceSeconds
-	if seconds <= 0 {
-		seconds = 40
-	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(cluster.Heartbeat().GraceSeconds) * time.Second
 }
 
 // conditions of the agent, as the hub sees it.

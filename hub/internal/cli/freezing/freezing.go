@@ -171,7 +171,7 @@ func (t *target) unfreeze(ctx context.Context, o *options) error {
 		return nil
 	}
 	err = t.await(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
-		return frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze 
+		return frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above
 	})
 	if err != nil {
 		return err
