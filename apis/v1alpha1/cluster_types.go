@@ -141,17 +141,18 @@ type Heartbeat struct {
 var DefaultHeartbeat = Heartbeat{PeriodSeconds: 10, GraceSeconds: 40}
 
 // Or returns h with what it leaves open taken from fallback.
-func (h Heartbeat) Or(fallback Heartbeat) Heartbeat {
-	if h.PeriodSeconds == 0 {
-		h.PeriodSeconds = fallback.PeriodSeconds
-		if h.GraceSeconds != 0 {
-			h.PeriodSeconds = max(min(h.PeriodSeconds, h.GraceSeconds/2), 1)
+func (h *Heartbeat) Or(fallback Heartbeat) Heartbeat {
+	merged := *h
+	if merged.PeriodSeconds == 0 {
+		merged.PeriodSeconds = fallback.PeriodSeconds
+		if merged.GraceSeconds != 0 {
+			merged.PeriodSeconds = max(min(merged.PeriodSeconds, merged.GraceSeconds/2), 1)
 		}
 	}
-	if h.GraceSeconds == 0 {
-		h.GraceSeconds = max(fallback.GraceSeconds, 2*h.PeriodSeconds)
+	if merged.GraceSeconds == 0 {
+		merged.GraceSeconds = max(fallback.GraceSeconds, 2*merged.PeriodSeconds)
 	}
-	return h
+	return merged
 }
 
 // Heartbeat is the heartbeat in force: what the hub has published, until then what spec and the defaults say.

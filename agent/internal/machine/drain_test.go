@@ -221,6 +221,9 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
+}
+
+func TestDrainIsInterrupted(t *testing.T) {
 	t.Run("should stop at the next eviction when it freezes in the middle", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-freeze")

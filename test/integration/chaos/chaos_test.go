@@ -84,7 +84,7 @@ func newHerds(ctx context.Context) []*herd {
 
 // order asks for something new, or for nothing. The hub's API server may be away: then it was not asked.
 func (h *herd) order(ctx context.Context, random *rand.Rand) {
-	patch, what := "", ""
+	var patch, what string
 	replicas := h.replicas
 	switch random.IntN(3) {
 	case 0:

@@ -44,7 +44,7 @@ func processFault(name string, of func() *process.Process, signal syscall.Signal
 		if running(victim) {
 			Expect(victim.Signal(signal)).To(Succeed(), name)
 		}
-		return func(ctx context.Context) {
+		return func(context.Context) {
 			if signal == syscall.SIGSTOP && running(victim) {
 				Expect(victim.Signal(syscall.SIGCONT)).To(Succeed(), name)
 			}

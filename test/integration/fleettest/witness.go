@@ -228,14 +228,13 @@ func restartsOf(object client.Object) int32 {
 // Doomed is how many Machines have been ordered to go so far.
 func (w *Witness) Doomed() int { return len(w.Machines.Ending()) }
 
-// Made, Ending and Live are the sorted names of the objects ever seen, of those ever seen being deleted or gone,
-// and of those there now. An object that was made twice is there twice.
+// Made returns the sorted names of the objects ever seen. One that was made twice is there twice.
 func (j *Journal) Made() []string { return j.names(j.made) }
 
-// Ending is explained with Made.
+// Ending returns the sorted names of the objects ever seen being deleted or gone.
 func (j *Journal) Ending() []string { return j.names(j.ending) }
 
-// Live is explained with Made.
+// Live returns the sorted names of the objects that are there now.
 func (j *Journal) Live() []string { return j.names(j.live) }
 
 func (j *Journal) names(of map[types.UID]string) []string {

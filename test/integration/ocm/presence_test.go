@@ -21,7 +21,8 @@ const timeout = 4 * fleettest.Patience
 
 // The kinds come and go in this order, in one hub that is never started anew.
 var _ = Describe("A hub on which others install their kinds", Ordered, func() {
-	name := newName()
+	var name string
+	BeforeAll(func() { name = newName() })
 
 	expectIdle := func() {
 		GinkgoHelper()
