@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,7 +126,11 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
 	for _, object := range []client.Object{
 		&v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
-			Spec:       v1alpha1.MachineClassSpec{Provider: v1alpha1.ProviderHollow},
+			Spec: v1alpha1.MachineClassSpec{
+				Provider: v1alpha1.ProviderHollow,
+				// The host of a simulated cluster has the processors of this machine, and a hollow node needs little.
+				ProviderConfig: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","podResources":{"cpu":"2m","memory":"16Mi"}}`)},
+			},
 		},
 		&v1alpha1.MachineDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
