@@ -27,7 +27,8 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is written by the user or the MachineSet, except providerID.
+	// spec is written by the user or the MachineSet, except providerID. What a MachineSet's template gives without
+	// replacement (metadata, taints, roles, timeouts, unhealthyNodeConditions) the set keeps as its template says.
 	// +required
 	Spec MachineSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has reported, phase is Pending.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,7 +67,7 @@ var _ = Describe("A Machine", func() {
 
 	It("should keep labels, annotations and taints of its Node in sync and leave those of others alone", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		fleet.NewDeployment(ctx, member, "synced", 1)
+		deployment := fleet.NewDeployment(ctx, member, "synced", 1)
 		machine := fleet.ExpectReady(ctx, member, "synced", 1)[0]
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name}}
 		foreign := `{"metadata":{"labels":{"example.com/theirs":"yes"}},"spec":{"taints":[{"key":"example.com/theirs","effect":"PreferNoSchedule"}]}}`
@@ -74,9 +75,10 @@ var _ = Describe("A Machine", func() {
 
 		edit := func(spec string) {
 			GinkgoHelper()
-			Expect(fleet.HubClient.Patch(ctx, machine.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(spec)))).To(Succeed())
+			patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":%s}}}`, spec)
+			Expect(fleet.HubClient.Patch(ctx, deployment.DeepCopy(), client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 		}
-		edit(`{"spec":{"metadata":{"labels":{"example.com/ours":"1"},"annotations":{"example.com/note":"hi"}},"taints":[{"key":"example.com/ours","effect":"NoSchedule"}]}}`)
+		edit(`{"metadata":{"labels":{"example.com/ours":"1"},"annotations":{"example.com/note":"hi"}},"taints":[{"key":"example.com/ours","effect":"NoSchedule"}]}`)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(member.Client.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 			g.Expect(node.Labels).To(And(HaveKeyWithValue("example.com/ours", "1"), HaveKeyWithValue("example.com/theirs", "yes")))
@@ -84,13 +86,14 @@ var _ = Describe("A Machine", func() {
 			g.Expect(taintKeys(node)).To(ContainElements("example.com/ours", "example.com/theirs"))
 		}).Should(Succeed())
 
-		edit(`{"spec":{"metadata":{"labels":{"example.com/ours":null},"annotations":null},"taints":null}}`)
+		edit(`{"metadata":{"labels":{"example.com/ours":null},"annotations":null},"taints":null}`)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(member.Client.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 			g.Expect(node.Labels).To(And(Not(HaveKey("example.com/ours")), HaveKeyWithValue("example.com/theirs", "yes")))
 			g.Expect(node.Annotations).NotTo(HaveKey("example.com/note"))
 			g.Expect(taintKeys(node)).To(And(ContainElement("example.com/theirs"), Not(ContainElement("example.com/ours"))))
 		}).Should(Succeed())
+		Expect(fleet.ExpectReady(ctx, member, "synced", 1)[0].UID).To(Equal(machine.UID), "nothing is replaced for it")
 	}, SpecTimeout(3*fleettest.Patience))
 
 	It("should remove pod, Node and credentials when it is deleted", func(ctx SpecContext) {

@@ -90,13 +90,18 @@ var _ = Describe("A MachineDeployment", func() {
 		pid, err := localfleet.HollowNodeProcess(fleettest.PodOf(ctx, NewWithT(GinkgoT()), member, machine.Name).Status.PodIP)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		ready := true
 		readiness := func() (bool, error) {
-			event := <-history.ResultChan()
-			changed, ok := event.Object.(*v1alpha1.Machine)
-			if !ok {
-				return false, apierrors.FromObject(event.Object)
+			select {
+			case event := <-history.ResultChan():
+				changed, ok := event.Object.(*v1alpha1.Machine)
+				if !ok {
+					return false, apierrors.FromObject(event.Object)
+				}
+				ready = fleettest.MachineReady(changed)
+			default: // Nothing has changed.
 			}
-			return fleettest.MachineReady(changed), nil
+			return ready, nil
 		}
 		Eventually(readiness).Should(BeFalse())
 		Eventually(readiness).Should(BeTrue())
