@@ -73,7 +73,7 @@ var _ = Describe("An agent", func() {
 		Eventually(ctx, func(g Gomega) {
 			log, err := os.ReadFile(broken.Agent.LogFile())
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(log)).To(MatchRegexp(`Leaving instances for which the hub has no machine.*forced-1`))
+			g.Expect(string(log)).To(MatchRegexp(`Leaving what has no machine on the hub.*instances.*forced-1`))
 		}).Should(Succeed(), "the agent reports what it leaves")
 		expectHealthy(ctx)
 		expectStanding(ctx, "forced", 1)
