@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seed     = flag.Uint64("chaos.seed", 0, "what the run draws from; 0 takes the clock")
+	seed     = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
 	duration = flag.Duration("chaos.for", 2*time.Minute, "how long to go on breaking things")
 )
 
