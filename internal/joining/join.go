@@ -12,9 +12,11 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -167,25 +169,40 @@ func takeBack(ctx context.Context, undos []undo) error {
 	return errors.Join(problems...)
 }
 
-// ensureCluster creates the Cluster, or writes what is asked for to the one that there is.
+// ensureCluster creates the Cluster, or writes what is asked for to the one that there is. The hub writes to
+// Clusters as well, so a write that came too late is tried again on what is there now.
 func (r Request) ensureCluster(ctx context.Context, c client.WithWatch, result *Result) (undo, error) {
-	cluster := &v1alpha1.Cluster{}
-	err := c.Get(ctx, client.ObjectKey{Name: r.Cluster}, cluster)
-	if apierrors.IsNotFound(err) {
-		return r.createCluster(ctx, c, result)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Cluster %s: %w", r.Cluster, err)
-	}
+	var back undo
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		cluster := &v1alpha1.Cluster{}
+		err := c.Get(ctx, client.ObjectKey{Name: r.Cluster}, cluster)
+		switch {
+		case apierrors.IsNotFound(err):
+			back, err = r.createCluster(ctx, c, result)
+		case err != nil:
+			err = fmt.Errorf("reading Cluster %s: %w", r.Cluster, err)
+		default:
+			back, err = r.changeCluster(ctx, c, cluster, result)
+		}
+		return err
+	})
+	return back, err
+}
+
+// changeCluster writes what is asked for to cluster, if it is not there yet.
+func (r Request) changeCluster(ctx context.Context, c client.WithWatch, cluster *v1alpha1.Cluster, result *Result) (undo, error) {
 	before := cluster.DeepCopy()
 	r.applyTo(cluster)
 	if err := r.allowed(cluster); err != nil {
 		return nil, err
 	}
+	result.Cluster = cluster
+	if equality.Semantic.DeepEqual(before, cluster) {
+		return nil, nil
+	}
 	if err := c.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, fmt.Errorf("changing Cluster %s: %w", r.Cluster, err)
 	}
-	result.Cluster = cluster
 	changed := cluster.DeepCopy()
 	return func(ctx context.Context) error {
 		restored := changed.DeepCopy()

@@ -285,3 +285,32 @@ func TestTheKindRefusesTheSameNames(t *testing.T) {
 		f.Expect(err == nil).To(Equal(joining.CheckName(name) == nil), "%s: %v", name, err)
 	}
 }
+
+func TestAWriteOfTheHubInBetween(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		t.Run(fmt.Sprintf("again=%v", again), func(t *testing.T) {
+			f := newFixture(t)
+			f.mustDo()
+			f.request.Accept, f.request.Again = joining.AcceptNow, again
+			behind := true
+			_, err := f.request.Do(t.Context(), interceptor.NewClient(f.client, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if behind {
+						behind = false
+						f.setJoined()
+					}
+					return c.Patch(ctx, object, patch, options...)
+				},
+			}), time.Now())
+			if again {
+				f.Expect(err).NotTo(HaveOccurred())
+				f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
+				return
+			}
+			refused := (*joining.RefusedError)(nil)
+			f.Expect(errors.As(err, &refused)).To(BeTrue(), "what is there now decides: %v", err)
+			f.Expect(refused.Reason).To(Equal(joining.AlreadyJoined))
+			f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptancePending))
+		})
+	}
+}
