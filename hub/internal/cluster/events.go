@@ -6,24 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
-// news is what to tell about a cluster.
-type news struct {
-	kind, reason, action, note string
+func namespaceCreatedEvent(name string) notice.Event {
+	return notice.Normal("NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name))
 }
 
-// maxNote is the API server's limit for an event's note, in bytes.
-const maxNote = 1024
-
-func namespaceCreatedEvent(name string) news {
-	return news{corev1.EventTypeNormal, "NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name)}
-}
-
-func accessRevokedEvent(cluster *v1alpha1.Cluster) news {
+func accessRevokedEvent(cluster *v1alpha1.Cluster) notice.Event {
 	why := "its acceptance was taken back or its namespace is not the hub's"
 	switch {
 	case cluster.DeletionTimestamp != nil:
@@ -31,7 +23,7 @@ func accessRevokedEvent(cluster *v1alpha1.Cluster) news {
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
 		why = "it is denied; its namespace, Machines and Nodes stay"
 	}
-	return news{corev1.EventTypeNormal, "AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why)}
+	return notice.Normal("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
 }
 
 // told are the conditions whose turns are worth an event, with the status that is worth a warning.
@@ -46,8 +38,8 @@ var told = []struct {
 
 // turnEvents are the events of conditions that turned. A condition that appears in the state in which every
 // cluster begins tells nothing.
-func turnEvents(before, after []metav1.Condition) []news {
-	var turned []news
+func turnEvents(before, after []metav1.Condition) []notice.Event {
+	var turned []notice.Event
 	for _, row := range told {
 		old, now := meta.FindStatusCondition(before, row.condition), meta.FindStatusCondition(after, row.condition)
 		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason {
@@ -68,35 +60,31 @@ func turnEvents(before, after []metav1.Condition) []news {
 		if now.Message != "" {
 			note += ": " + now.Message
 		}
-		turned = append(turned, news{kind, now.Reason, "Observe", note})
+		turned = append(turned, notice.Event{Type: kind, Reason: now.Reason, Action: "Observe", Note: note})
 	}
 	return turned
 }
 
 // skewEvent is the event of a clock skew that changed and is too great.
-func skewEvent(before, after *metav1.Duration) (news, bool) {
+func skewEvent(before, after *metav1.Duration) (notice.Event, bool) {
 	if after == nil || after.Duration.Abs() <= warnSkew || before != nil && *before == *after {
-		return news{}, false
+		return notice.Event{}, false
 	}
 	direction := "ahead of"
 	if after.Duration < 0 {
 		direction = "behind"
 	}
-	return news{corev1.EventTypeWarning, "ClockSkew", "Observe", fmt.Sprintf(
+	return notice.Warning("ClockSkew", "Observe", fmt.Sprintf(
 		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens begin and end at the wrong time",
-		after.Duration.Abs(), direction)}, true
+		after.Duration.Abs(), direction)), true
 }
 
 // tell sends the events of a change of status.
 func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
 	if skewed, told := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); told {
-		emit(c.Recorder, cluster, skewed)
+		skewed.Send(c.Recorder, cluster)
 	}
 	for _, turned := range turnEvents(before.Conditions, cluster.Status.Conditions) {
-		emit(c.Recorder, cluster, turned)
+		turned.Send(c.Recorder, cluster)
 	}
-}
-
-func emit(recorder events.EventRecorder, cluster *v1alpha1.Cluster, e news) {
-	recorder.Eventf(cluster, nil, e.kind, e.reason, e.action, "%s", e.note[:min(len(e.note), maxNote)])
 }

@@ -94,7 +94,7 @@ func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster
 		}
 	}
 	if revoked {
-		emit(c.Recorder, cluster, accessRevokedEvent(cluster))
+		accessRevokedEvent(cluster).Send(c.Recorder, cluster)
 	}
 	return nil
 }

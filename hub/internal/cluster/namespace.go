@@ -50,6 +50,6 @@ func (c *Controller) createNamespace(ctx context.Context, cluster *v1alpha1.Clus
 	} else if err != nil {
 		return namespaceUnknown, fmt.Errorf("creating namespace %s: %w", cluster.Name, err)
 	}
-	emit(c.Recorder, cluster, namespaceCreatedEvent(cluster.Name))
+	namespaceCreatedEvent(cluster.Name).Send(c.Recorder, cluster)
 	return namespaceReady, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
 )
@@ -46,7 +46,7 @@ type Deps struct {
 // Controller keeps the ClusterProfile of one Cluster.
 type Controller struct {
 	Deps
-	herald inventory.Herald
+	herald notice.Herald
 	pacer  pace.Pacer
 }
 
@@ -144,7 +144,7 @@ func same(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool {
 // shown tells whether a Cluster is one that has a ClusterProfile.
 func shown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp == nil }
 
-func conflictEvent(namespace, name string) inventory.News {
-	return inventory.News{Kind: corev1.EventTypeWarning, Reason: "ClusterProfileConflict", Action: "Show", Note: fmt.Sprintf(
-		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile", namespace, name)}
+func conflictEvent(namespace, name string) notice.Event {
+	return notice.Warning("ClusterProfileConflict", "Show", fmt.Sprintf(
+		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile", namespace, name))
 }

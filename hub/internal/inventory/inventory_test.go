@@ -2,12 +2,10 @@ package inventory
 
 import (
 	"maps"
-	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -101,23 +99,4 @@ func TestAvailable(t *testing.T) {
 		NewWithT(t).Expect(got.Status).To(Equal(row.want), "%+v", row)
 		NewWithT(t).Expect(got.Reason).NotTo(BeEmpty(), "%+v", row)
 	}
-}
-
-func TestHeraldTellsOnce(t *testing.T) {
-	recorder := events.NewFakeRecorder(10)
-	herald := &Herald{}
-	one, two := &News{Kind: "Normal", Reason: "One"}, &News{Kind: "Normal", Reason: "Two"}
-	for _, state := range []*News{one, one, two, two, one, nil, nil, one} {
-		herald.Tell(recorder, "a", &v1alpha1.Cluster{}, state)
-	}
-	herald.Tell(recorder, "b", &v1alpha1.Cluster{}, one)
-	close(recorder.Events)
-	told := slices.Collect(func(yield func(string) bool) {
-		for event := range recorder.Events {
-			if !yield(event) {
-				return
-			}
-		}
-	})
-	NewWithT(t).Expect(told).To(HaveExactElements(ContainSubstring("One"), ContainSubstring("Two"), ContainSubstring("One"), ContainSubstring("One"), ContainSubstring("One")))
 }

@@ -3,108 +3,99 @@ package machinedeployment
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
-// event is what to tell about a deployment. Events that have reason and related object in common are one event with
-// a count: of each set's scaling there is one, of each Machine's update another.
-type event struct {
-	kind, reason, action, note string
-	related                    runtime.Object
+func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) notice.Event {
+	return notice.Normal("MachineSetCreated", "Create", fmt.Sprintf(
+		"Created MachineSet %s with %d replicas (%s)", set.Name, p.NewReplicas, p.Why)).With(aboutSet(set))
 }
 
-// maxNote is the API server's limit for an event's note, in bytes.
-const maxNote = 1024
-
-func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) event {
-	return event{corev1.EventTypeNormal, "MachineSetCreated", "Create",
-		fmt.Sprintf("Created MachineSet %s with %d replicas (%s)", set.Name, p.NewReplicas, p.Why), aboutSet(set)}
-}
-
-func scaledEvent(c change, why string) event {
+func scaledEvent(c change, why string) notice.Event {
 	reason := "MachineSetScaledUp"
 	if c.by() < 0 {
 		reason = "MachineSetScaledDown"
 	}
-	return event{corev1.EventTypeNormal, reason, "Scale",
-		fmt.Sprintf("Scaled MachineSet %s from %d to %d (%s)", c.after.Name, setReplicas(c.before), setReplicas(c.after), why), aboutSet(c.after)}
+	return notice.Normal(reason, "Scale", fmt.Sprintf(
+		"Scaled MachineSet %s from %d to %d (%s)", c.after.Name, setReplicas(c.before), setReplicas(c.after), why)).With(aboutSet(c.after))
 }
 
-func adoptedEvent(set *v1alpha1.MachineSet) event {
-	return event{corev1.EventTypeNormal, "MachineSetAdopted", "Adopt", "Adopted MachineSet " + set.Name, aboutSet(set)}
+func adoptedEvent(set *v1alpha1.MachineSet) notice.Event {
+	return notice.Normal("MachineSetAdopted", "Adopt", "Adopted MachineSet "+set.Name).With(aboutSet(set))
 }
 
-func collisionEvent(set *v1alpha1.MachineSet) event {
-	return event{corev1.EventTypeWarning, "TemplateHashCollision", "Create", fmt.Sprintf(
-		"MachineSet %s has the name but not the template of the one to be made: taking another name", set.Name), aboutSet(set)}
+func collisionEvent(set *v1alpha1.MachineSet) notice.Event {
+	return notice.Warning("TemplateHashCollision", "Create", fmt.Sprintf(
+		"MachineSet %s has the name but not the template of the one to be made: taking another name", set.Name)).With(aboutSet(set))
 }
 
-func failedEvent(err error) event {
-	return event{corev1.EventTypeWarning, "RolloutFailed", "Reconcile", err.Error(), nil}
+func failedEvent(err error) notice.Event {
+	return notice.Warning("RolloutFailed", "Reconcile", err.Error())
 }
 
 // rolloutEvent tells of a new revision; one whose template is that of an older revision is told as that.
-func rolloutEvent(s *scope, d decision) event {
+func rolloutEvent(s *scope, d decision) notice.Event {
 	note := fmt.Sprintf("Rolling out revision %d with strategy %s", d.revision, s.deployment.Spec.Strategy.Type)
 	if d.renewed > 0 {
 		note = fmt.Sprintf("Going back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
 	}
-	return event{corev1.EventTypeNormal, "RolloutStarted", "Rollout", note, aboutSet(s.current)}
+	return notice.Normal("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
 }
 
 // progressEvent tells of a turn of the Progressing condition; nil if there is nothing to tell.
-func progressEvent(before, after *metav1.Condition) *event {
+func progressEvent(before, after *metav1.Condition) *notice.Event {
 	if before == nil || before.Reason == after.Reason {
 		return nil
 	}
 	switch after.Reason {
 	case v1alpha1.ReasonNewMachineSetAvailable:
-		return &event{corev1.EventTypeNormal, "RolloutCompleted", "Rollout", "All machines have the current template and are available", nil}
+		return new(notice.Normal("RolloutCompleted", "Rollout", "All machines have the current template and are available"))
 	case v1alpha1.ReasonPaused:
-		return &event{corev1.EventTypeNormal, "RolloutPaused", "Rollout", after.Message, nil}
+		return new(notice.Normal("RolloutPaused", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingRequest:
-		return &event{corev1.EventTypeNormal, "RolloutAwaitsRequest", "Rollout", after.Message, nil}
+		return new(notice.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
 	case v1alpha1.ReasonProgressDeadlineExceeded:
-		return &event{corev1.EventTypeWarning, v1alpha1.ReasonProgressDeadlineExceeded, "Rollout", after.Message, nil}
+		return new(notice.Warning(v1alpha1.ReasonProgressDeadlineExceeded, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {
-		return &event{corev1.EventTypeNormal, "RolloutResumed", "Rollout", "spec.paused is unset: " + after.Message, nil}
+		return new(notice.Normal("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))
 	}
 	return nil
 }
 
-func frozenEvent(condition metav1.Condition) event {
+func frozenEvent(condition metav1.Condition) notice.Event {
 	if condition.Status == metav1.ConditionTrue {
-		return event{corev1.EventTypeWarning, "Frozen", "Freeze", "Nothing is created, moved or deleted: " + condition.Message, nil}
+		return notice.Warning("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
 	}
-	return event{corev1.EventTypeNormal, "Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on", nil}
+	return notice.Normal("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
 }
 
-func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) event {
-	return event{corev1.EventTypeNormal, "InPlaceUpdateStarted", "Update",
-		fmt.Sprintf("Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name), &v1alpha1.Machine{ObjectMeta: named(machine)}}
+func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) notice.Event {
+	return notice.Normal("InPlaceUpdateStarted", "Update", fmt.Sprintf(
+		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: named(machine)})
 }
 
-func replacedEvent(namespace string, pick plan.Pick) event {
-	return event{corev1.EventTypeNormal, "MachineReplaced", "Delete",
-		fmt.Sprintf("Deleted Machine %s: its provider cannot update it in place, so MachineSet %s makes another", pick.Name, pick.Set), aboutPick(namespace, pick)}
+func replacedEvent(namespace string, pick plan.Pick) notice.Event {
+	return notice.Normal("MachineReplaced", "Delete", fmt.Sprintf(
+		"Deleted Machine %s: its provider cannot update it in place, so MachineSet %s makes another", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
-func removedEvent(namespace string, pick plan.Pick) event {
-	return event{corev1.EventTypeNormal, "MachineRemoved", "Delete",
-		fmt.Sprintf("Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set), aboutPick(namespace, pick)}
+func removedEvent(namespace string, pick plan.Pick) notice.Event {
+	return notice.Normal("MachineRemoved", "Delete", fmt.Sprintf(
+		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
-func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e event) {
-	// Without resource version: the recorder counts events as one only if they regard equal references.
-	about := &v1alpha1.MachineDeployment{ObjectMeta: named(deployment)}
-	recorder.Eventf(about, e.related, e.kind, e.reason, e.action, "%s", e.note[:min(len(e.note), maxNote)])
+// emit sends an event about a deployment. Events that have reason and related object in common are one event with a
+// count: of each set's scaling there is one, of each Machine's update another. They are counted as one only if they
+// regard equal references, so without a resource version.
+func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e notice.Event) {
+	e.Send(recorder, &v1alpha1.MachineDeployment{ObjectMeta: named(deployment)})
 }
 
 func named(object metav1.Object) metav1.ObjectMeta {

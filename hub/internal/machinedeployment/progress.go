@@ -3,13 +3,13 @@ package machinedeployment
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
 // startGrace is how long a hub that has just started declares no rollout late: while none ran, none could go on.
@@ -116,7 +116,7 @@ func standing(s *scope) string {
 	if len(failed) == 0 {
 		return text
 	}
-	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, some(failed))
+	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, notice.Few(slices.Sorted(slices.Values(failed))))
 }
 
 // byRequest tells whether users choose the next Machine.
@@ -148,17 +148,4 @@ func put(list *[]metav1.Condition, condition metav1.Condition) {
 		return
 	}
 	*list = append(*list, condition)
-}
-
-// mostNames is how many Machines a message names.
-const mostNames = 10
-
-// some joins up to mostNames of names.
-func some(names []string) string {
-	slices.Sort(names)
-	text := strings.Join(names[:min(len(names), mostNames)], ", ")
-	if more := len(names) - mostNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

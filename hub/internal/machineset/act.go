@@ -60,7 +60,7 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		"adopt", len(decided.Adopt), "release", len(decided.Release), "replace", len(decided.Replace),
 		"update", len(decided.Update), "why", decided.Why)
 	if s.staleTransfer && !decided.Empty() {
-		emit(c.Recorder, current, staleTransferEvent())
+		staleTransferEvent().Send(c.Recorder, current)
 	}
 	return errors.Join(
 		c.release(ctx, current, decided.Release),
@@ -99,7 +99,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	s.known.brake.count(created, now)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
 	if created > 0 {
-		emit(c.Recorder, set, createdEvent(created))
+		createdEvent(created).Send(c.Recorder, set)
 	}
 	if err == nil {
 		s.known.brake.accepted()
@@ -108,7 +108,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
 	failure := &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
 	s.known.brake.refused(failure, created, now)
-	emit(c.Recorder, set, failedEvent(v1alpha1.ReasonCreateFailed, failure))
+	failedEvent(v1alpha1.ReasonCreateFailed, failure).Send(c.Recorder, set)
 	return failure
 }
 
@@ -132,7 +132,7 @@ func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	if deleted > 0 {
-		emit(c.Recorder, s.set, deletedEvent(deleted, victims))
+		deletedEvent(deleted, victims).Send(c.Recorder, s.set)
 	}
 	return c.refusedDeletion(s.set, deleted, len(victims), err)
 }
@@ -166,7 +166,7 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesReplaced.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	if deleted > 0 {
-		emit(c.Recorder, s.set, replacedEvent(deleted, failed))
+		replacedEvent(deleted, failed).Send(c.Recorder, s.set)
 	}
 	return c.refusedDeletion(s.set, deleted, len(failed), err)
 }
@@ -188,6 +188,6 @@ func (c *Controller) refusedDeletion(set *v1alpha1.MachineSet, deleted, wanted i
 		return nil
 	}
 	err = &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
-	emit(c.Recorder, set, failedEvent(v1alpha1.ReasonDeleteFailed, err))
+	failedEvent(v1alpha1.ReasonDeleteFailed, err).Send(c.Recorder, set)
 	return err
 }

@@ -2,81 +2,62 @@ package machineset
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
-// event is what to tell about a set. There is one per batch, never one per Machine.
-type event struct {
-	kind, reason, action, note string
+func createdEvent(count int) notice.Event {
+	return notice.Normal("MachinesCreated", "Create", "Created "+machines(count))
 }
 
-// namedMachines bounds the Machines that an event or condition names.
-const namedMachines = 10
-
-// maxNote is the API server's limit for an event's note, in bytes.
-const maxNote = 1024
-
-func createdEvent(count int) event {
-	return event{corev1.EventTypeNormal, "MachinesCreated", "Create", "Created " + machines(count)}
+func adoptedEvent(count int) notice.Event {
+	return notice.Normal("MachinesAdopted", "Adopt", "Adopted "+machines(count))
 }
 
-func adoptedEvent(count int) event {
-	return event{corev1.EventTypeNormal, "MachinesAdopted", "Adopt", "Adopted " + machines(count)}
+func releasedEvent(count int) notice.Event {
+	return notice.Normal("MachinesReleased", "Release", "Released "+machines(count)+" that the selector no longer matches")
 }
 
-func releasedEvent(count int) event {
-	return event{corev1.EventTypeNormal, "MachinesReleased", "Release",
-		"Released " + machines(count) + " that the selector no longer matches"}
+func deletedEvent(count int, victims []plan.Victim) notice.Event {
+	return notice.Normal("MachinesDeleted", "Delete", fmt.Sprintf("Deleted %s: %s", machines(count), named(victims)))
 }
 
-func deletedEvent(count int, victims []plan.Victim) event {
-	return event{corev1.EventTypeNormal, "MachinesDeleted", "Delete",
-		fmt.Sprintf("Deleted %s: %s", machines(count), named(victims))}
+func replacedEvent(count int, failed []plan.Victim) notice.Event {
+	return notice.Normal("MachinesReplaced", "Replace", fmt.Sprintf("Replacing %s that failed: %s", machines(count), named(failed)))
 }
 
-func replacedEvent(count int, failed []plan.Victim) event {
-	return event{corev1.EventTypeNormal, "MachinesReplaced", "Replace",
-		fmt.Sprintf("Replacing %s that failed: %s", machines(count), named(failed))}
+func updatedEvent(count int) notice.Event {
+	return notice.Normal("MachinesUpdated", "Update", "Brought "+machines(count)+" up to date with the template")
 }
 
-func updatedEvent(count int) event {
-	return event{corev1.EventTypeNormal, "MachinesUpdated", "Update",
-		"Brought " + machines(count) + " up to date with the template"}
-}
-
-func unmarkedEvent(stale []plan.Machine) event {
+func unmarkedEvent(stale []plan.Machine) notice.Event {
 	var names []string
 	for _, machine := range stale {
 		names = append(names, machine.Name)
 	}
-	return event{corev1.EventTypeWarning, "StaleMark", "Unmark", fmt.Sprintf(
+	return notice.Warning("StaleMark", "Unmark", fmt.Sprintf(
 		"Took the mark for deletion off %s: no scale-down has followed within %s; for a lasting preference use the annotation %s",
-		few(names), plan.MarkLifetime, v1alpha1.DeletionPriorityAnnotation)}
+		notice.Few(names), plan.MarkLifetime, v1alpha1.DeletionPriorityAnnotation))
 }
 
-func staleTransferEvent() event {
-	return event{corev1.EventTypeWarning, "StaleTransfer", "Reconcile", fmt.Sprintf(
+func staleTransferEvent() notice.Event {
+	return notice.Warning("StaleTransfer", "Reconcile", fmt.Sprintf(
 		"Ignoring the annotation %s: no MachineDeployment controls this set, so nobody would take it off again",
-		v1alpha1.TransferAnnotation)}
+		v1alpha1.TransferAnnotation))
 }
 
-func tooManyUnhealthyEvent(message string) event {
-	return event{corev1.EventTypeWarning, v1alpha1.ReasonTooManyUnhealthy, "Remediate", message}
+func tooManyUnhealthyEvent(message string) notice.Event {
+	return notice.Warning(v1alpha1.ReasonTooManyUnhealthy, "Remediate", message)
 }
 
-func runawayEvent(why string) event {
-	return event{corev1.EventTypeWarning, v1alpha1.ReasonTooManyCreations, "Create", why}
+func runawayEvent(why string) notice.Event {
+	return notice.Warning(v1alpha1.ReasonTooManyCreations, "Create", why)
 }
 
-func failedEvent(reason string, err error) event {
-	return event{corev1.EventTypeWarning, reason, "Reconcile", err.Error()}
+func failedEvent(reason string, err error) notice.Event {
+	return notice.Warning(reason, "Reconcile", err.Error())
 }
 
 // named lists victims with the reason for each.
@@ -85,16 +66,7 @@ func named(victims []plan.Victim) string {
 	for _, victim := range victims {
 		names = append(names, fmt.Sprintf("%s (%s)", victim.Name, victim.Why))
 	}
-	return few(names)
-}
-
-// few lists the first names, and how many more there are.
-func few(names []string) string {
-	list := names
-	if more := len(names) - namedMachines; more > 0 {
-		list = append(slices.Clone(names[:namedMachines]), fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(list, ", ")
+	return notice.Few(names)
 }
 
 func machines(count int) string {
@@ -102,8 +74,4 @@ func machines(count int) string {
 		return "1 machine"
 	}
 	return fmt.Sprintf("%d machines", count)
-}
-
-func emit(recorder events.EventRecorder, set *v1alpha1.MachineSet, e event) {
-	recorder.Eventf(set, nil, e.kind, e.reason, e.action, "%s", e.note[:min(len(e.note), maxNote)])
 }

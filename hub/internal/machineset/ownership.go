@@ -53,7 +53,7 @@ func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphan
 		return true
 	})
 	if adopted > 0 {
-		emit(c.Recorder, set, adoptedEvent(adopted))
+		adoptedEvent(adopted).Send(c.Recorder, set)
 	}
 	if err != nil {
 		return fmt.Errorf("adopting machines: %w", err)
@@ -72,7 +72,7 @@ func (c *Controller) release(ctx context.Context, set *v1alpha1.MachineSet, stra
 		return changed
 	})
 	if released > 0 {
-		emit(c.Recorder, set, releasedEvent(released))
+		releasedEvent(released).Send(c.Recorder, set)
 	}
 	if err != nil {
 		return fmt.Errorf("releasing machines: %w", err)

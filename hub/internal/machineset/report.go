@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -36,13 +37,13 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	}
 	for _, news := range turned(before, status) {
-		emit(c.Recorder, set, news)
+		news.Send(c.Recorder, set)
 	}
 }
 
 // turned returns what to tell about conditions that have just turned bad.
-func turned(before, after *v1alpha1.MachineSetStatus) []event {
-	var news []event
+func turned(before, after *v1alpha1.MachineSetStatus) []notice.Event {
+	var news []notice.Event
 	was := func(kind, reason string) bool {
 		old := meta.FindStatusCondition(before.Conditions, kind)
 		return old != nil && old.Reason == reason
@@ -111,7 +112,7 @@ func remediationAllowed(s *scope) metav1.Condition {
 	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy
 	condition.Message = fmt.Sprintf("%d of %d machines unhealthy, spec.remediation.maxUnhealthy allows %d, so none is replaced: %s. "+
 		"Find out what they have in common, then delete them or raise maxUnhealthy",
-		len(unhealthy), s.counts.Total, limit, few(names))
+		len(unhealthy), s.counts.Total, limit, notice.Few(names))
 	return condition
 }
 

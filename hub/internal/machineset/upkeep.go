@@ -25,7 +25,7 @@ func (c *Controller) update(ctx context.Context, s *scope, outdated []plan.Machi
 		return client.IgnoreNotFound(c.Client.Patch(ctx, machine, patch))
 	})
 	if updated > 0 {
-		emit(c.Recorder, s.set, updatedEvent(updated))
+		updatedEvent(updated).Send(c.Recorder, s.set)
 	}
 	if err != nil {
 		return fmt.Errorf("bringing machines up to date with the template (%d of %d done): %w", updated, len(outdated), err)
@@ -41,7 +41,7 @@ func (c *Controller) unmark(ctx context.Context, set *v1alpha1.MachineSet, stale
 		return marked
 	})
 	if unmarked > 0 {
-		emit(c.Recorder, set, unmarkedEvent(stale))
+		unmarkedEvent(stale).Send(c.Recorder, set)
 	}
 	if err != nil {
 		return fmt.Errorf("taking stale marks for deletion off: %w", err)

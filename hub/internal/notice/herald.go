@@ -1,4 +1,4 @@
-package inventory
+package notice
 
 import (
 	"sync"
@@ -7,28 +7,15 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// News is what to tell about an object.
-type News struct {
-	Kind, Reason, Action, Note string
-}
-
-// maxNote is the API server's limit for an event's note, in bytes.
-const maxNote = 1024
-
-// Emit sends an event about an object.
-func (n News) Emit(recorder events.EventRecorder, about runtime.Object) {
-	recorder.Eventf(about, nil, n.Kind, n.Reason, n.Action, "%s", n.Note[:min(len(n.Note), maxNote)])
-}
-
 // Herald tells of a state that lasts once, not each time that somebody looks. The zero value is ready for use.
 type Herald struct {
 	mu   sync.Mutex
-	last map[string]News
+	last map[string]Event
 }
 
 // Tell sends an event about the state of name, unless it was the last that was told of it. Nil means that there is
 // nothing to tell.
-func (h *Herald) Tell(recorder events.EventRecorder, name string, about runtime.Object, state *News) {
+func (h *Herald) Tell(recorder events.EventRecorder, name string, about runtime.Object, state *Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if state == nil {
@@ -39,8 +26,8 @@ func (h *Herald) Tell(recorder events.EventRecorder, name string, about runtime.
 		return
 	}
 	if h.last == nil {
-		h.last = map[string]News{}
+		h.last = map[string]Event{}
 	}
 	h.last[name] = *state
-	state.Emit(recorder, about)
+	state.Send(recorder, about)
 }

@@ -79,7 +79,7 @@ func (c *Controller) take(ctx context.Context, managed *clusterv1.ManagedCluster
 	case err != nil:
 		return fmt.Errorf("creating cluster %s: %w", managed.Name, err)
 	}
-	importedEvent(managed.Name).Emit(c.Recorder, next.cluster)
+	importedEvent(managed.Name).Send(c.Recorder, next.cluster)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
 )
@@ -51,7 +52,7 @@ type Deps struct {
 // Controller holds the Cluster and the ManagedCluster of one name together: observe, decide, act.
 type Controller struct {
 	Deps
-	herald inventory.Herald
+	herald notice.Herald
 	pacer  pace.Pacer
 }
 

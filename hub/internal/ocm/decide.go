@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -27,7 +28,7 @@ type plan struct {
 	// remove deletes the mirror.
 	remove bool
 	// standing is what a person should know of the state, for as long as it lasts.
-	standing *news
+	standing *notice.Event
 }
 
 // decide is the whole policy: a Cluster is mirrored unless it came from a ManagedCluster itself; a ManagedCluster
@@ -56,7 +57,7 @@ func decide(in observed) plan {
 // follow keeps a Cluster that came from a ManagedCluster like it. What goes away there is no order here.
 func follow(in observed, ours bool) plan {
 	next := plan{remove: ours, cluster: told(in, "")}
-	var event news
+	var event notice.Event
 	switch {
 	case in.managed == nil || ours || in.managed.DeletionTimestamp != nil:
 		event = originGoneEvent(in.cluster.Name)

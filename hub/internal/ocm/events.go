@@ -3,43 +3,39 @@ package ocm
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
-type news = inventory.News
-
-func conflictEvent(name string, wanted bool) news {
+func conflictEvent(name string, wanted bool) notice.Event {
 	note := fmt.Sprintf("ManagedCluster %s exists and was not made by the hub, so it is left alone: the cluster is not shown in Open Cluster Management", name)
 	if wanted {
 		note += fmt.Sprintf(", and the ManagedCluster is not taken on, because Cluster %s was there before", name)
 	}
-	return news{Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonManagedClusterConflict, Action: "Mirror", Note: note}
+	return notice.Warning(v1alpha1.ReasonManagedClusterConflict, "Mirror", note)
 }
 
-func releasedEvent(name string) news {
-	return news{Kind: corev1.EventTypeWarning, Reason: "MirrorReleased", Action: "Mirror", Note: fmt.Sprintf(
-		"ManagedCluster %s was accepted in Open Cluster Management, so it is left to it and shows the state of the Cluster no longer; delete it there to have a mirror again", name)}
+func releasedEvent(name string) notice.Event {
+	return notice.Warning("MirrorReleased", "Mirror", fmt.Sprintf(
+		"ManagedCluster %s was accepted in Open Cluster Management, so it is left to it and shows the state of the Cluster no longer; delete it there to have a mirror again", name))
 }
 
-func importedEvent(name string) news {
-	return news{Kind: corev1.EventTypeNormal, Reason: "Imported", Action: "Import", Note: fmt.Sprintf(
+func importedEvent(name string) notice.Event {
+	return notice.Normal("Imported", "Import", fmt.Sprintf(
 		"Made from ManagedCluster %s. Label namespace %s with %s=%s and %s=%s to let both use it, then set spec.acceptance",
-		name, name, v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub, v1alpha1.ClusterNameLabel, name)}
+		name, name, v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub, v1alpha1.ClusterNameLabel, name))
 }
 
-func importRefusedEvent(name string, cause error) news {
-	return news{Kind: corev1.EventTypeWarning, Reason: "ImportRefused", Action: "Import", Note: fmt.Sprintf("ManagedCluster %s cannot become a Cluster: %v", name, cause)}
+func importRefusedEvent(name string, cause error) notice.Event {
+	return notice.Warning("ImportRefused", "Import", fmt.Sprintf("ManagedCluster %s cannot become a Cluster: %v", name, cause))
 }
 
-func originGoneEvent(name string) news {
-	return news{Kind: corev1.EventTypeWarning, Reason: "ImportOriginGone", Action: "Import", Note: fmt.Sprintf(
-		"ManagedCluster %s, from which this Cluster was made, is gone. That is no order: the Cluster stays as it is until somebody deletes it", name)}
+func originGoneEvent(name string) notice.Event {
+	return notice.Warning("ImportOriginGone", "Import", fmt.Sprintf(
+		"ManagedCluster %s, from which this Cluster was made, is gone. That is no order: the Cluster stays as it is until somebody deletes it", name))
 }
 
-func importEndedEvent(name string) news {
-	return news{Kind: corev1.EventTypeNormal, Reason: "ImportEnded", Action: "Import", Note: fmt.Sprintf(
-		"ManagedCluster %s has no label %s=true any more: its labels are not followed, and the Cluster stays as it is until somebody deletes it", name, v1alpha1.ImportLabel)}
+func importEndedEvent(name string) notice.Event {
+	return notice.Normal("ImportEnded", "Import", fmt.Sprintf(
+		"ManagedCluster %s has no label %s=true any more: its labels are not followed, and the Cluster stays as it is until somebody deletes it", name, v1alpha1.ImportLabel))
 }
