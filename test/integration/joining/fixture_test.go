@@ -31,9 +31,11 @@ type agent struct {
 	cluster string
 	// bootstrap is the path of its bootstrap kubeconfig, credential that of its directory.
 	bootstrap, credential string
-	target                string
-	log                   string
-	process               *process.Process
+	// secret, if set, is the Secret of the workload cluster that is used instead of that directory.
+	secret  string
+	target  string
+	log     string
+	process *process.Process
 }
 
 // newAgent prepares an agent of a cluster, whose Nodes would be in member's. Each has files of its own.
@@ -82,11 +84,15 @@ func (a *agent) start() {
 	binary, err := testenv.Binary("agent")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.RemoveAll(a.log)).To(Succeed())
-	a.process, err = process.Start(process.Spec{Name: "agent of " + a.cluster, Path: binary, LogFile: a.log, Args: []string{
-		"--cluster-name", a.cluster, "--bootstrap-kubeconfig", a.bootstrap, "--credential-dir", a.credential,
+	store := []string{"--credential-dir", a.credential}
+	if a.secret != "" {
+		store = []string{"--credential-secret", a.secret}
+	}
+	a.process, err = process.Start(process.Spec{Name: "agent of " + a.cluster, Path: binary, LogFile: a.log, Args: append(store,
+		"--cluster-name", a.cluster, "--bootstrap-kubeconfig", a.bootstrap,
 		"--target-kubeconfig", a.target, "--hollow-node-image", localfleet.HollowNodeImage,
 		"--health-address", "127.0.0.1:0", "--metrics-address", "0",
-	}})
+	)})
 	Expect(err).NotTo(HaveOccurred())
 	started := a.process
 	DeferCleanup(func() {
