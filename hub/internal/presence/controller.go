@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -99,10 +100,22 @@ func (c Controller) run(ctx context.Context, manager ctrl.Manager, options contr
 	return together(ctx, cancel, objects.Start, worker.Start)
 }
 
-// untilEnd drops the errors of work that was cut short, which are no news to an operator.
+// farewell is how long the news that a kind is being removed may take, once the API server refuses its objects.
+const farewell = 2 * time.Second
+
+// untilEnd drops the errors of work that was cut short, which are no news to an operator: after the end, and those
+// with which the API server refuses objects of a kind that is on its way out.
 func untilEnd(reconciler reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := reconciler.Reconcile(ctx, request)
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			timer := time.NewTimer(farewell)
+			defer timer.Stop()
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+		}
 		if ctx.Err() != nil {
 			err = nil
 		}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,4 +80,18 @@ func TestWorkThatIsCutShortIsNoError(t *testing.T) {
 	cancel()
 	_, err = reconciler.Reconcile(ctx, reconcile.Request{})
 	g.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestARefusalWaitsForTheNewsThatItsKindGoes(t *testing.T) {
+	g := NewWithT(t)
+	going, goes := context.WithCancel(t.Context())
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "managedclusters"}, "c1", errors.New("the definition is terminating"))
+	reconciler := untilEnd(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		time.AfterFunc(10*time.Millisecond, goes)
+		return reconcile.Result{}, forbidden
+	}))
+	_, err := reconciler.Reconcile(going, reconcile.Request{})
+	g.Expect(err).NotTo(HaveOccurred(), "the news came")
+	_, err = reconciler.Reconcile(t.Context(), reconcile.Request{})
+	g.Expect(err).To(MatchError(forbidden), "no such news: the refusal is real")
 }

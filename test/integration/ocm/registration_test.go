@@ -2,6 +2,7 @@ package ocm
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,7 +45,7 @@ func startRegistration(ctx context.Context) {
 	started, err := process.Start(process.Spec{
 		Name: "registration", Path: path, LogFile: log,
 		Args: []string{"controller", "--kubeconfig", environment.Cluster.AdminKubeconfig(), "--namespace", "default",
-			"--disable-leader-election", "--listen", "127.0.0.1:0"},
+			"--disable-leader-election", "--listen", freeAddress()},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
@@ -53,6 +54,15 @@ func startRegistration(ctx context.Context) {
 			GinkgoWriter.Println(string(content))
 		}
 	})
+}
+
+// freeAddress is a loopback address that nobody listens on. The program refuses port 0.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // expectNoFight looks at a ManagedCluster for long enough to see two controllers undo each other's writes.
@@ -73,6 +83,7 @@ func agreeWithRegistration(ctx context.Context) {
 	startRegistration(ctx)
 	name := newName()
 	cluster := join(ctx, name)
+	Eventually(available(ctx, name)).ShouldNot(BeEmpty(), "the mirror is there")
 	Eventually(func() []string { return managed(ctx, name).Finalizers }).Should(ContainElement(cleanupFinalizer))
 
 	By("mirroring what happens to the cluster")
