@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
@@ -48,9 +50,13 @@ func expectStanding(ctx context.Context, pool string, atLeast int) {
 	standing := func(g Gomega, ctx context.Context) []string {
 		var names []string
 		for _, node := range fleettest.NodesOf(ctx, g, broken, pool) {
-			pod := fleettest.PodOf(ctx, g, broken, node.Name)
-			if fleettest.NodeReady(node) && node.DeletionTimestamp == nil && pod.DeletionTimestamp == nil {
-				names = append(names, string(node.UID), string(pod.UID))
+			pods := &corev1.PodList{}
+			g.Expect(broken.Client.List(ctx, pods, client.MatchingLabels{v1alpha1.MachineNameLabel: node.Name})).To(Succeed())
+			// The pod of a Node that is to go may be gone before the Node is.
+			for _, pod := range pods.Items {
+				if fleettest.NodeReady(node) && node.DeletionTimestamp == nil && pod.DeletionTimestamp == nil {
+					names = append(names, string(node.UID), string(pod.UID))
+				}
 			}
 		}
 		return names
