@@ -197,6 +197,18 @@ type ClusterStatus struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
+	// unacknowledgedHub identifies what the agent found when this hub turned out to be another than the one that it
+	// knew: new, empty, or restored from a backup. While it is set the agent stays frozen and AgentFrozen tells what was
+	// found, until a person acknowledges the hub with kubectl hollow cluster acknowledge. Written by the agent.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	UnacknowledgedHub string `json:"unacknowledgedHub,omitempty"`
+
+	// orphans is what there is in the workload cluster of agents' making without a Machine on the hub; absent if there is
+	// nothing. It is reported and left alone: a Machine that is missing orders nothing. Written by the agent.
+	// +optional
+	Orphans *Orphans `json:"orphans,omitempty"`
+
 	// conditions: Accepted, Joined, AgentConnected, Frozen and Ready written by the hub; TargetReachable and
 	// AgentFrozen written by the agent.
 	// +listType=map
@@ -204,6 +216,21 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Orphans are objects of a workload cluster that belong to Machines which the hub does not have.
+type Orphans struct {
+	// instances counts hollow-node pods, or other providers' instances.
+	Instances int32 `json:"instances"`
+	// nodes counts Nodes that an agent of this cluster has tied to a Machine.
+	Nodes int32 `json:"nodes"`
+	// certificateRequests counts Nodes with requests for certificates.
+	CertificateRequests int32 `json:"certificateRequests"`
+	// names has the first ten, such as instance/workers-x7k2p, node/workers-x7k2p, certificate request/workers-x7k2p.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Names []string `json:"names,omitempty"`
 }
 
 // MachineCounts counts Machines by state.

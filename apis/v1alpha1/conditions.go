@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Conditions have positive polarity: True is the state that a user hopes for. The one exception is Frozen,
-// whose name is the field's term. Unknown means that nobody who can know has said so; it is never turned
+// Conditions have positive polarity: True is the state that a user hopes for. The exceptions are Frozen and Stale,
+// whose names are the field's terms. Unknown means that nobody who can know has said so; it is never turned
 // into False for lack of news.
 
 // Condition types that several kinds share.
@@ -31,8 +31,12 @@ const (
 	ClusterMirroredCondition = "Mirrored"
 )
 
-// Condition types of a Machine. All are written by the agent.
+// Condition types of a Machine. All are written by the agent, but for Stale.
 const (
+	// MachineStaleCondition is True while nobody can see how the Machine is: its agent is silent (AgentSilent) or does not
+	// reach the workload cluster (TargetUnreachable). All else in its status is what was known last. Absent otherwise.
+	// Written by the hub.
+	MachineStaleCondition = "Stale"
 	// MachinePodRunningCondition: the hollow-node pod runs (provider hollow), or the instance of another
 	// provider does.
 	MachinePodRunningCondition = "PodRunning"
@@ -111,6 +115,18 @@ const (
 	// ReasonLeaseNotHeld: the agent does not hold its Lease, or could not renew it in time, so that another one
 	// might be at work.
 	ReasonLeaseNotHeld = "LeaseNotHeld"
+	// ReasonHubUnchecked: the agent has not compared the hub with the one that it knows yet, since it started or
+	// since its connection to the hub was broken.
+	ReasonHubUnchecked = "HubUnchecked"
+	// ReasonHubChanged, ReasonHubRestored and ReasonHubEmpty: the hub is not the one that the agent knows. Its Cluster
+	// has another UID; or it has lost renewals of the Lease that it had confirmed, as one does that was restored from
+	// a backup; or it has no Machine at all, and the cluster has instances of some. The agent stays frozen until a
+	// person acknowledges the hub (AcknowledgeHubAnnotation).
+	ReasonHubChanged  = "HubChanged"
+	ReasonHubRestored = "HubRestored"
+	ReasonHubEmpty    = "HubEmpty"
+	// ReasonRelisting: every other cause of a freeze is over, and the agent lists its world anew before it acts.
+	ReasonRelisting = "Relisting"
 
 	// ReasonPodRunning, ReasonPodPending, ReasonPodFailed and ReasonPodMissing describe the machine's pod.
 	ReasonPodRunning = "PodRunning"
@@ -175,6 +191,8 @@ const (
 	ReasonDrainSkipped        = "DrainSkipped"
 	ReasonMisconfiguredBudget = "MisconfiguredBudget"
 	ReasonAwaitingHook        = "AwaitingHook"
+	// ReasonThawLimited: the Machine waits, because after a freeze only some Machines a minute are taken apart.
+	ReasonThawLimited = "ThawLimited"
 )
 
 // Terminal errors of a Machine (status.errorReason): nothing is retried. After a timeout the MachineSet replaces

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.status.conditions[?(@.type=="Stale")].reason`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.status.versions.kubelet`
 // +kubebuilder:printcolumn:name="Provider ID",type=string,JSONPath=`.spec.providerID`,priority=1
@@ -249,7 +250,7 @@ type ObservedVersions struct {
 	OSImage string `json:"osImage,omitempty"`
 }
 
-// MachineStatus is what the agent knows of a Machine. All of it is written by the agent.
+// MachineStatus is what the agent knows of a Machine. All of it is written by the agent, but for the condition Stale.
 type MachineStatus struct {
 	// observedGeneration is the generation that the agent last worked on.
 	// +optional
@@ -282,7 +283,8 @@ type MachineStatus struct {
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 
-	// conditions: PodRunning, NodeReady, ConfigurationValid, Healthy, Updated, Drained, Ready.
+	// conditions: PodRunning, NodeReady, ConfigurationValid, Healthy, Updated, Drained, Ready; and Stale, which the hub
+	// writes.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

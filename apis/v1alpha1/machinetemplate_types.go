@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "k8s.io/apimachinery/pkg/api/equality"
+
 // MachineTemplate is what the Machines of a MachineSet or MachineDeployment are made from.
 type MachineTemplate struct {
 	// metadata of the Machines.
@@ -30,4 +32,19 @@ type MachineSelector struct {
 	// +kubebuilder:validation:MaxProperties=16
 	// +required
 	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+// TakeOver gives b all of from that reaches the Machines and Nodes that there are. The rest, versions and
+// providerConfig, needs an update or a replacement, and stays as it is in b.
+func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
+	taken := from.DeepCopy()
+	taken.Versions, taken.ProviderConfig = b.Versions, b.ProviderConfig
+	*b = *taken
+}
+
+// HasTakenOver tells whether TakeOver would leave b as it is.
+func (b *MachineTemplateBody) HasTakenOver(from *MachineTemplateBody) bool {
+	wanted := *from
+	wanted.Versions, wanted.ProviderConfig = b.Versions, b.ProviderConfig
+	return equality.Semantic.DeepEqual(*b, wanted)
 }

@@ -17,6 +17,10 @@ const (
 	// MachineNameLabel names the Machine that a pod or Secret of the workload cluster serves. Written by the agent.
 	MachineNameLabel = "hollowfleet.io/machine-name"
 
+	// FrozenLabel on a MachineSet or MachineDeployment has the reason of its Frozen condition while that is True. It is
+	// for selection only: nothing is ever decided by it. Written by the hub.
+	FrozenLabel = "hollowfleet.io/frozen"
+
 	// UpdateInPlaceLabel with the value "true" on a Machine starts its update when its deployment's strategy is
 	// InPlace with trigger Manual. Written by users, removed by the hub when the update starts.
 	UpdateInPlaceLabel = "hollowfleet.io/update-in-place"
@@ -100,13 +104,17 @@ const (
 	// AllowKubeletVersionSkewAnnotation with the value "true" on a Machine allows a kubelet version outside of
 	// Kubernetes' version skew policy. Written by users.
 	AllowKubeletVersionSkewAnnotation = "hollowfleet.io/allow-kubelet-version-skew"
+	// AllowOvershootAnnotation with the value "true" on a MachineSet or MachineDeployment keeps it from freezing when it has
+	// far more Machines than it asks for: a scale-down takes the surplus. Written by users.
+	AllowOvershootAnnotation = "hollowfleet.io/allow-overshoot"
 	// RollbackAnnotation on a MachineDeployment tells which revision its template was last taken back to.
 	// Written by kubectl hollow rollout undo.
 	RollbackAnnotation = "hollowfleet.io/rolled-back-to"
 	// NodeCordonedAnnotation, on a Node, tells that the agent cordoned it, so that it uncordons only its own.
 	// Written by the agent.
 	NodeCordonedAnnotation = "hollowfleet.io/cordoned"
-	// FreezeUserAnnotation tells who set FreezeAnnotation. Written by kubectl hollow freeze.
+	// FreezeUserAnnotation tells who set FreezeAnnotation, and is shown in the Frozen condition. Written by kubectl hollow
+	// freeze.
 	FreezeUserAnnotation = "hollowfleet.io/freeze-user"
 	// NodeMachineAnnotation, on a Node, names its Machine. Written by the agent.
 	NodeMachineAnnotation = "hollowfleet.io/machine"
@@ -118,6 +126,14 @@ const (
 	// FreezeAnnotation, set by a user on a Cluster, MachineSet or MachineDeployment, freezes it; the value is
 	// the reason and is shown in the Frozen condition. Removing it ends that freeze.
 	FreezeAnnotation = "hollowfleet.io/freeze"
+	// AcknowledgeHubAnnotation on a Cluster lets its agent work for a hub that it found to be another than the one that
+	// it knew: the value is that of status.unacknowledgedHub. AcknowledgeHubUserAnnotation tells who set it. Written by
+	// kubectl hollow cluster acknowledge.
+	AcknowledgeHubAnnotation     = "hollowfleet.io/acknowledge-hub"
+	AcknowledgeHubUserAnnotation = "hollowfleet.io/acknowledge-hub-user"
+	// ShownRenewalAnnotation on the Lease of an agent that has not compared the hub yet keeps what the Lease said before
+	// the agent renewed it: its renewTime, or nothing if there was no Lease. Written by the agent.
+	ShownRenewalAnnotation = "hollowfleet.io/shown-renewal"
 	// ImportedFromAnnotation on a Cluster names the object from which the hub made it, as
 	// <resource>.<group>/<name>. Such a Cluster is never mirrored back. Written by the hub.
 	ImportedFromAnnotation = "hollowfleet.io/imported-from"
