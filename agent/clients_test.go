@@ -51,12 +51,81 @@ func TestOnlyOnePackageMakesClients(t *testing.T) {
 	}
 }
 
-func clientsIn(t *testing.T, path string) []string {
+// The clients of the caches go past the freeze gate, too. They may be read from; else they are the gate's.
+func TestTheClientsOfCachesAreGated(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gated := 0
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file := parse(t, path)
+		all, through := cacheClients(file)
+		gated += through
+		if all > through {
+			t.Errorf("%s: %d of %d uses of GetClient neither pass Gate.Client or Gate.HubClient nor only read", path, all-through, all)
+		}
+	}
+	if gated < 4 {
+		t.Errorf("only %d clients are gated: the test looks in the wrong place", gated)
+	}
+}
+
+// cacheClients counts the calls of GetClient, and those that go into the gate or only read.
+func cacheClients(file *ast.File) (all, through int) {
+	isGetClient := func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		return ok && selector.Sel.Name == "GetClient"
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if n == nil {
+			return true
+		}
+		if isGetClient(n) {
+			all++
+		}
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		switch selector.Sel.Name {
+		case "Client", "HubClient":
+			if len(call.Args) == 1 && isGetClient(call.Args[0]) {
+				through++
+			}
+		case "Get", "List":
+			if isGetClient(selector.X) {
+				through++
+			}
+		}
+		return true
+	})
+	return all, through
+}
+
+func parse(t *testing.T, path string) *ast.File {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func clientsIn(t *testing.T, path string) []string {
+	t.Helper()
+	file := parse(t, path)
 	imported := map[string]string{}
 	for _, spec := range file.Imports {
 		name := strings.Trim(spec.Path.Value, `"`)

@@ -24,13 +24,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
-func addMachineController(c clusters, machines *machine.Controller, waker *machine.Waker) error {
+func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker) error {
 	made, err := controller.New("machine", c.hub, controller.Options{
-		Reconciler: machines.Reconciler(), MaxConcurrentReconciles: workers,
-		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		Reconciler: deciding(monitor, machines.Reconciler()), MaxConcurrentReconciles: workers,
+		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
 		LogConstructor: logs(c, "machine", machineLog),
 	})
 	if err != nil {
@@ -52,6 +53,13 @@ func addMachineController(c clusters, machines *machine.Controller, waker *machi
 		}
 	}
 	return nil
+}
+
+// deciding lets nothing that a reconcile has seen before a freeze be acted on after it.
+func deciding(monitor *freeze.Monitor, inner reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		return inner.Reconcile(monitor.Deciding(ctx), request)
+	})
 }
 
 // logs returns how a controller's log names the object that it works on.
@@ -102,10 +110,10 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 }
 
 // addRequestController looks at certificate requests that nobody has decided on.
-func addRequestController(c clusters, requests *approver.Controller, monitor *freeze.Monitor) error {
+func addRequestController(c clusters, monitor *freeze.Monitor, requests *approver.Controller, thaws <-chan struct{}) error {
 	made, err := controller.New("approver", c.hub, controller.Options{
-		Reconciler: requests, ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		LogConstructor: logs(c, "approver", requestLog),
+		Reconciler: deciding(monitor, requests), ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
+		RateLimiter: reconciler.Retries(), LogConstructor: logs(c, "approver", requestLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)
@@ -114,7 +122,7 @@ func addRequestController(c clusters, requests *approver.Controller, monitor *fr
 	sources := []source.Source{
 		source.Kind(c.target.GetCache(), &certificatesv1.CertificateSigningRequest{},
 			&handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{}, open),
-		source.Func(requests.OnThaw(monitor, monitor.Subscribe())),
+		source.Func(requests.OnThaw(monitor, thaws)),
 	}
 	for _, from := range sources {
 		if err := made.Watch(from); err != nil {

@@ -253,11 +253,16 @@ func (f *fixture) nodeReady(c client.Client, name string) {
 
 func (f *fixture) podReady(name string) {
 	f.t.Helper()
-	pod := &corev1.Pod{}
-	f.Eventually(f.exists(pod, hostNamespace, name)).WithTimeout(agenttest.Wait).Should(Succeed())
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	f.Expect(f.admin.Status().Update(context.Background(), pod)).To(Succeed())
+	// The scheduler writes the pod's status too.
+	f.Eventually(func() error {
+		pod := &corev1.Pod{}
+		if err := f.exists(pod, hostNamespace, name)(); err != nil {
+			return err
+		}
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		return f.admin.Status().Update(context.Background(), pod)
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
 }
 
 func (f *fixture) waitReady(machine *v1alpha1.Machine) {
@@ -266,6 +271,17 @@ func (f *fixture) waitReady(machine *v1alpha1.Machine) {
 		err := f.admin.Get(context.Background(), client.ObjectKeyFromObject(machine), machine)
 		return meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition), err
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "the machine does not get Ready")
+}
+
+// errors returns the errors in the agent's log, but for requests that a slow host did not answer in time.
+func (f *fixture) errors() []string {
+	var found []string
+	for line := range strings.Lines(f.log.String()) {
+		if strings.Contains(line, "level=ERROR") && !strings.Contains(line, context.DeadlineExceeded.Error()) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // machineWrites counts the successful writes to Machines that the API server has seen.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/acquaintance"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
@@ -167,10 +168,22 @@ func (a *agent) leave(ctx context.Context, failed error) {
 		if err := reporter.Release(last); err != nil {
 			a.Log.Info("Giving up the Lease failed; another agent has to wait until it expires", "error", err)
 		}
+		if err := a.acquaintance.Leave(last); err != nil {
+			a.Log.Info("Storing the last renewal of the Lease failed", "error", err)
+		}
 	}
 	if a.release != nil {
 		a.release()
 	}
+}
+
+// newAcquaintance makes what knows the hub. It is stored on the host, by a client that is not gated.
+func (a *agent) newAcquaintance(host *connect.Direct) (*acquaintance.Keeper, error) {
+	return acquaintance.New(acquaintance.Deps{
+		Cluster: a.ClusterName, Store: acquaintance.NewStore(host.Client, a.HostNamespace, a.ClusterName),
+		Hub: a.hubDirect.Client, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() },
+		Nonce: uuid.NewString, Clock: a.clock, Log: a.Log.WithName("acquaintance"), Metrics: acquaintance.NewMetrics(a.registry),
+	})
 }
 
 // represent gives the agent its identity and credential, and reports for the cluster.
@@ -181,8 +194,8 @@ func (a *agent) represent(ctx context.Context) error {
 	}
 	reporter, err := report.New(report.Deps{
 		Client: a.hubDirect.Client, Cluster: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
-		Capacity: a.readCapacity, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
-		Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
+		Capacity: a.readCapacity, Orphans: a.readOrphans, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
+		Acquaintance: a.acquaintance, Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	DefaultHollowNodeImage     = "hollowfleet/hollow-node"
 	DefaultFreezeAfter         = 30 * time.Second
 	DefaultThawSuccesses       = 3
+	DefaultThawDeletions       = 30
+	DefaultThawPeriod          = 10 * time.Minute
 	DefaultHealthAddress       = ":8081"
 	DefaultMetricsAddress      = ":8080"
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
@@ -62,6 +65,10 @@ type Options struct {
 	TargetServerURL string
 	// FreezeAfter is how long an API server may go without a good answer. Default 30s.
 	FreezeAfter time.Duration
+	// ThawDeletionsPerMinute is how many Machines are drained or removed within any minute during ThawPeriod after
+	// each thaw. Default 30, for 10m.
+	ThawDeletionsPerMinute int
+	ThawPeriod             time.Duration
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
 	HealthAddress, MetricsAddress, PprofAddress string
 	// Drivers are providers beside the built-in "hollow", by name.
@@ -96,6 +103,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.FreezeAfter < time.Second {
 		problems = append(problems, fmt.Errorf("--freeze-after: want at least 1s, got %s", o.FreezeAfter))
 	}
+	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
+	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
+	problems = append(problems, o.checkThaw())
 	if o.CertificateLifetime == 0 {
 		o.CertificateLifetime = DefaultCertificateLifetime
 	}
@@ -106,6 +116,18 @@ func (o Options) withDefaults() (Options, error) {
 		problems = append(problems, errors.New(`provider "hollow" is built in and cannot be replaced`))
 	}
 	return o, errors.Join(append(problems, o.checkWay())...)
+}
+
+// checkThaw reports what is wrong with what holds after a thaw.
+func (o Options) checkThaw() error {
+	var problems []error
+	if o.ThawDeletionsPerMinute < 0 {
+		problems = append(problems, fmt.Errorf("--thaw-deletions-per-minute: want at least 1, got %d", o.ThawDeletionsPerMinute))
+	}
+	if o.ThawPeriod < 0 {
+		problems = append(problems, fmt.Errorf("--thaw-period: want more than 0, got %s", o.ThawPeriod))
+	}
+	return errors.Join(problems...)
 }
 
 // checkWay reports what is wrong with the way to the hub.

@@ -16,9 +16,12 @@ import (
 	"k8s.io/utils/clock"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/acquaintance"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/agent/internal/serve"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -41,12 +44,16 @@ type agent struct {
 	hubDirect         *connect.Direct
 	monitor           *freeze.Monitor
 	gate              *freeze.Gate
+	pace              *freeze.Pace
+	parts             parts
 
 	// dir is the credential directory, if there is one; rival is why it is not ours yet, and release ends our
 	// claim to it.
 	dir     *credential.Dir
 	rival   atomic.Pointer[freeze.Bar]
 	release func()
+	// acquaintance knows whether the hub is the one that this agent works for.
+	acquaintance *acquaintance.Keeper
 	// reporter is there once the agent has an identity.
 	reporter atomic.Pointer[report.Reporter]
 
@@ -54,6 +61,8 @@ type agent struct {
 	doing atomic.Value
 	// capacity reads the cache of Nodes once there is one.
 	capacity atomic.Pointer[func(context.Context) corev1.ResourceList]
+	// strays knows what has no Machine, once there are controllers.
+	strays atomic.Pointer[machine.Strays]
 }
 
 // Run runs an agent until ctx ends; it then returns nil. It returns *UsageError when the options cannot be used.
@@ -79,12 +88,8 @@ func Run(ctx context.Context, options Options) error {
 	group.Go(func() error { return listen(ctx) })
 	group.Go(func() error { return a.monitor.Start(ctx) })
 	group.Go(func() error { return a.represent(ctx) })
-	group.Go(func() error {
-		if err := a.waitUntilJoined(ctx); err != nil {
-			return err
-		}
-		return a.work(ctx)
-	})
+	group.Go(func() error { return a.acquaintance.Start(ctx) })
+	group.Go(func() error { return a.workOn(ctx) })
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
 		err = nil
@@ -95,6 +100,20 @@ func Run(ctx context.Context, options Options) error {
 	}
 	a.Log.Info("Stopped")
 	return nil
+}
+
+// workOn works until ctx ends. When an API server has gone back to an older state it begins anew, with empty caches.
+func (a *agent) workOn(ctx context.Context) error {
+	for {
+		if err := a.waitUntilJoined(ctx); err != nil {
+			return err
+		}
+		err := a.work(ctx)
+		if !errors.Is(err, relist.ErrWentBack) && !errors.Is(err, acquaintance.ErrBroken) || ctx.Err() != nil {
+			return err
+		}
+		a.Log.Info("Making the caches anew", "why", err.Error())
+	}
 }
 
 // connect loads the kubeconfigs and makes probes, monitor and gate.
@@ -117,18 +136,22 @@ func (a *agent) connect(ctx context.Context) error {
 		return err
 	}
 	probes := map[freeze.Scope]freeze.Probe{freeze.Hub: a.probeHub, freeze.Target: a.targetProbe.Probe}
+	hostDirect := targetDirect
 	if a.HostKubeconfig != a.TargetKubeconfig {
-		hostDirect, err := connect.NewDirect(a.host)
-		if err != nil {
+		if hostDirect, err = connect.NewDirect(a.host); err != nil {
 			return fmt.Errorf("connecting to the host: %w", err)
 		}
 		probes[freeze.Host] = connect.HostProbe(hostDirect, a.HostNamespace)
+	}
+	if a.acquaintance, err = a.newAcquaintance(hostDirect); err != nil {
+		return err
 	}
 	metrics := freeze.NewMetrics(a.registry)
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
-		Barred:   a.barred,
+		Bars:     []freeze.Barrier{a.acquaintance.Barred, a.barred},
+		Relist:   true,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
 		Clock: a.clock, Log: a.Log.WithName("freeze"), Metrics: metrics,
@@ -137,6 +160,14 @@ func (a *agent) connect(ctx context.Context) error {
 		return err
 	}
 	a.gate = freeze.NewGate(a.monitor, metrics)
+	a.pace, err = freeze.NewPace(freeze.PaceOptions{
+		PerMinute: a.ThawDeletionsPerMinute, Period: a.ThawPeriod,
+		Thaw: a.monitor.Thaw, Ledger: a.monitor, Clock: a.clock, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	a.parts = newParts(a.registry, a.monitor)
 	return nil
 }
 
@@ -207,6 +238,13 @@ func (a *agent) readCapacity(ctx context.Context) corev1.ResourceList {
 		return (*read)(ctx)
 	}
 	return nil
+}
+
+func (a *agent) readOrphans() (*v1alpha1.Orphans, bool) {
+	if strays := a.strays.Load(); strays != nil {
+		return strays.Orphans()
+	}
+	return nil, false
 }
 
 // waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its

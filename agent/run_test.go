@@ -30,6 +30,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/fake"
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	machinecontroller "github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -55,7 +56,7 @@ func TestRun(t *testing.T) {
 			cluster.Status.AgentVersion == "v0-test" && cluster.Status.KubernetesVersion != "" && cluster.Status.ClusterUID != ""
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "the agent's part of the Cluster's status")
 
-	before := f.machineWrites()
+	before, begun := f.machineWrites(), time.Now()
 	machine := f.machine("run-m1")
 	kubelet := f.kubelet(machine.Name)
 	f.Eventually(func() (*string, error) {
@@ -65,7 +66,9 @@ func TestRun(t *testing.T) {
 	f.podReady(machine.Name)
 	f.nodeReady(kubelet, machine.Name)
 	f.waitReady(machine)
-	f.Expect(f.machineWrites()-before).To(Equal(3), "hub writes per machine from creation to Ready: create, providerID, status")
+	// On a slow host a step takes so long that the agent tells the hub of the wait.
+	stalls := int(time.Since(begun) / machinecontroller.DefaultStallAfter)
+	f.Expect(f.machineWrites()-before).To(And(BeNumerically(">=", 3), BeNumerically("<=", 3+stalls)), "hub writes per machine from creation to Ready: create, providerID, status")
 	node := &corev1.Node{}
 	f.Expect(f.exists(node, "", machine.Name)()).To(Succeed())
 	f.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/worker"))
@@ -93,7 +96,7 @@ func TestRun(t *testing.T) {
 	f.cancel()
 	f.Eventually(f.stopped).WithTimeout(agenttest.Wait).Should(Receive(BeNil()))
 	f.stopped <- nil
-	f.Expect(f.log.String()).NotTo(ContainSubstring("level=ERROR"), "an uneventful life logs no error")
+	f.Expect(f.errors()).To(BeEmpty(), "an uneventful life logs no error")
 }
 
 func TestAnotherMachinesTokenGetsNoIdentity(t *testing.T) {
@@ -186,6 +189,8 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		"a short lifetime":            {agent.Options{ClusterName: "c1", HubKubeconfig: "x", CertificateLifetime: time.Minute}, "--certificate-lifetime: want 10m0s to"},
 		"no way to the hub at all":    {agent.Options{ClusterName: "c1", TargetKubeconfig: admin, BootstrapKubeconfig: "/nonexistent", CredentialDir: t.TempDir()}, "/nonexistent: no such file or directory; and there is no credential in directory"},
 		"a bad namespace":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HostNamespace: "a/b"}, `--host-namespace: "a/b"`},
+		"no deletions after a thaw":   {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawDeletionsPerMinute: -1}, "--thaw-deletions-per-minute: want at least 1, got -1"},
+		"a negative thaw period":      {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawPeriod: -time.Second}, "--thaw-period: want more than 0, got -1s"},
 		"a short freeze":              {agent.Options{ClusterName: "c1", HubKubeconfig: "x", FreezeAfter: time.Millisecond}, "--freeze-after: want at least 1s"},
 		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is no pod"},
 		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent", TargetKubeconfig: admin}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},

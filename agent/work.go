@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,8 +28,10 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -42,14 +45,34 @@ const (
 	workers          = 10
 )
 
+// parts are what outlives the controllers, should they be made anew.
+type parts struct {
+	machineMetrics  *machine.Metrics
+	approverMetrics *approver.Metrics
+	relistMetrics   *relist.Metrics
+	// Each receives after a change of the freeze state.
+	machineThaws, approverThaws, relistDue <-chan struct{}
+}
+
+func newParts(registry prometheus.Registerer, monitor *freeze.Monitor) parts {
+	return parts{
+		machineMetrics: machine.NewMetrics(registry), approverMetrics: approver.NewMetrics(registry), relistMetrics: relist.NewMetrics(registry),
+		machineThaws: monitor.Subscribe(), approverThaws: monitor.Subscribe(), relistDue: monitor.Subscribe(),
+	}
+}
+
 // clusters are the caches and gated clients of the agent.
 type clusters struct {
 	hub          manager.Manager
 	target, host cluster.Cluster
+	// informers are those of all of them.
+	informers *relist.Caches
 }
 
 // work runs the controllers until ctx ends.
 func (a *agent) work(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	a.doing.Store("working")
 	a.Log.Info("Working", "Cluster", a.ClusterName, "hub", a.hub.Host, "target", a.target.Host, "host", a.host.Host)
 	c, err := a.clusters()
@@ -59,6 +82,7 @@ func (a *agent) work(ctx context.Context) error {
 	if err := approver.Index(ctx, c.target.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("indexing certificate requests: %w", err)
 	}
+	defer a.acquaintance.Instances(nil)
 	if err := a.addControllers(ctx, c); err != nil {
 		return err
 	}
@@ -73,7 +97,7 @@ func (a *agent) work(ctx context.Context) error {
 // clusters makes the caches. The hub's is the manager's; those of target and host are two also when they are the
 // same cluster: they share connections and nothing that they hold is in both.
 func (a *agent) clusters() (clusters, error) {
-	var c clusters
+	c := clusters{informers: &relist.Caches{}}
 	scheme, err := connect.Scheme()
 	if err != nil {
 		return c, err
@@ -83,6 +107,7 @@ func (a *agent) clusters() (clusters, error) {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{a.hubNamespace(): {}},
 			DefaultTransform:  cache.TransformStripManagedFields(),
+			NewInformer:       c.informers.NewInformer("hub"),
 		},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:  "0",
@@ -96,10 +121,12 @@ func (a *agent) clusters() (clusters, error) {
 	if err != nil {
 		return c, fmt.Errorf("making the hub's cache: %w", err)
 	}
-	if c.target, err = a.addCluster(c.hub, scheme, a.target, a.targetCache()); err != nil {
+	target, host := a.targetCache(), a.hostCache()
+	target.NewInformer, host.NewInformer = c.informers.NewInformer("target"), c.informers.NewInformer("host")
+	if c.target, err = a.addCluster(c.hub, scheme, a.target, target); err != nil {
 		return c, fmt.Errorf("making the target's cache: %w", err)
 	}
-	if c.host, err = a.addCluster(c.hub, scheme, a.host, a.hostCache()); err != nil {
+	if c.host, err = a.addCluster(c.hub, scheme, a.host, host); err != nil {
 		return c, fmt.Errorf("making the host's cache: %w", err)
 	}
 	return c, nil
@@ -151,17 +178,18 @@ func (a *agent) hubNamespace() string { return a.hubProbe.Cluster().Status.Names
 func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	hub := a.gate.HubClient(c.hub.GetClient())
 	target := a.gate.Client(c.target.GetClient())
-	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.monitor.Subscribe())
+	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.parts.machineThaws)
 	drivers, err := a.drivers(ctx, c, waker)
 	if err != nil {
 		return err
 	}
+	a.acquaintance.Instances(instancesOf(drivers))
 	requests, err := approver.New(approver.Deps{
 		ClusterName:   a.ClusterName,
 		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", a.TargetNamespace, hollow.BootstrapServiceAccount),
 		Hub:           hub, Target: target,
 		TokenIDs: hollow.TokenIDReader(c.host.GetAPIReader(), a.HostNamespace, a.ClusterName),
-		Metrics:  approver.NewMetrics(a.registry),
+		Metrics:  a.parts.approverMetrics,
 	})
 	if err != nil {
 		return err
@@ -174,19 +202,52 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		ClusterName: a.ClusterName,
 		Hub:         hub, HubReader: c.hub.GetAPIReader(),
 		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: a.monitor, Ledger: a.monitor, Refresh: a.hubProbe.Probe,
-		Drain: drain.New(clientset, a.clock), ServerVersion: a.targetVersion, Wake: waker.Wake,
+		Drivers: drivers, Requests: requests, Freeze: a.monitor, Ledger: a.monitor, Pace: a.pace, Refresh: a.acquaintance.Verify,
+		Drain: drain.New(clientset, a.clock, a.monitor), ServerVersion: a.targetVersion, Wake: waker.Wake,
 		Recorder: c.hub.GetEventRecorder("hollowfleet-agent"),
-		Clock:    a.clock, Metrics: machine.NewMetrics(a.registry),
+		Clock:    a.clock, Metrics: a.parts.machineMetrics,
 	})
 	if err != nil {
 		return err
 	}
+	relister, err := a.relister(c)
+	if err != nil {
+		return err
+	}
+	strays := machines.Strays()
+	a.strays.Store(strays)
 	return errors.Join(
-		addMachineController(c, machines, waker),
-		addRequestController(c, requests, a.monitor),
-		c.hub.Add(machines.Strays()),
+		addMachineController(c, a.monitor, machines, waker),
+		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
+		c.hub.Add(strays),
+		c.hub.Add(relister),
+		c.hub.Add(a.acquaintance.Continuity()),
 	)
+}
+
+// relister holds every cache against its API server after a freeze.
+func (a *agent) relister(c clusters) (*relist.Relister, error) {
+	return relist.New(relist.Deps{
+		Caches: c.informers, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
+		Log: a.Log.WithName("relist"), Metrics: a.parts.relistMetrics,
+		Prepare: func(ctx context.Context) error {
+			for _, from := range []struct {
+				cache   cache.Cache
+				objects []client.Object
+			}{
+				{c.hub.GetCache(), []client.Object{&v1alpha1.Machine{}, &v1alpha1.MachineClass{}}},
+				{c.target.GetCache(), []client.Object{&corev1.Node{}, &certificatesv1.CertificateSigningRequest{}}},
+				{c.host.GetCache(), []client.Object{&corev1.Pod{}}},
+			} {
+				for _, object := range from.objects {
+					if _, err := from.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+						return fmt.Errorf("caching %T: %w", object, err)
+					}
+				}
+			}
+			return nil
+		},
+	})
 }
 
 // targetVersion returns the version of the target's API server, empty before it has answered.
@@ -229,6 +290,25 @@ func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (
 
 func (a *agent) access(c cluster.Cluster, namespace string) driver.Access {
 	return driver.Access{Client: a.gate.Client(c.GetClient()), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
+}
+
+// instancesOf returns a function that counts the instances of all drivers, without those that are being removed.
+func instancesOf(drivers map[string]driver.Driver) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		count := 0
+		for provider, of := range drivers {
+			instances, err := of.List(ctx)
+			if err != nil {
+				return 0, fmt.Errorf("listing the instances of provider %q: %w", provider, err)
+			}
+			for _, instance := range instances {
+				if instance.State != driver.Deleting {
+					count++
+				}
+			}
+		}
+		return count, nil
+	}
 }
 
 // capacityReader sums up the Nodes that carry the agent's annotation. It returns nil while they are not known.

@@ -49,7 +49,8 @@ type Driver interface {
 	// Delete starts to remove the instance of machine and all that was made for it. No instance is no error.
 	// It is done when Get returns *NotFoundError.
 	Delete(ctx context.Context, machine *v1alpha1.Machine) error
-	// List returns all instances that this driver made for the cluster, also those without a Machine.
+	// List returns all instances that this driver made for the cluster, also those without a Machine. Like Get, it is
+	// certain and not taken from a cache alone: by it the agent knows whether there is anything to lose.
 	List(ctx context.Context) ([]Instance, error)
 }
 

@@ -70,6 +70,8 @@ a certificate, keeps both where --credential-dir or --credential-secret says, an
 The agent is frozen, and changes nothing, until each of them has answered three times in a row, and whenever one has
 not answered for --freeze-after. It is also frozen while another agent of the same cluster holds the cluster's Lease:
 of two agents one works and the other stands by. It is ready (/readyz) all the same; /frozenz says why it is frozen.
+Before its first act after a freeze it lists its world anew, and for --thaw-period it drains or removes no more than
+--thaw-deletions-per-minute machines within any minute.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when the options cannot
 be used.`,
@@ -119,6 +121,8 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.HollowNodeImage, "hollow-node-image", agent.DefaultHollowNodeImage, "image of the hollow-node pods")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
 	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
+	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "machines to drain or remove within any minute during --thaw-period; at least 1")
+	flags.DurationVar(&options.ThawPeriod, "thaw-period", agent.DefaultThawPeriod, "how long --thaw-deletions-per-minute holds after each freeze, and after the start")
 	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz; 0 for none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics; 0 for none")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")

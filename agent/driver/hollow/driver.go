@@ -153,10 +153,10 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 	return nil
 }
 
-// List implements driver.Driver.
+// List implements driver.Driver. It asks the API server.
 func (d *Driver) List(ctx context.Context) ([]driver.Instance, error) {
 	pods := &corev1.PodList{}
-	err := d.environment.Host.Client.List(ctx, pods, client.InNamespace(d.environment.Host.Namespace),
+	err := d.environment.Host.Reader.List(ctx, pods, client.InNamespace(d.environment.Host.Namespace),
 		client.MatchingLabels{v1alpha1.ClusterNameLabel: d.environment.ClusterName})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)

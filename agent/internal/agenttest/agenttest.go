@@ -20,8 +20,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
-// Wait bounds an Eventually against the API server.
-const Wait = 30 * time.Second
+// Wait bounds an Eventually against the API server. It is long, because a machine with much else to do is slow.
+const Wait = 2 * time.Minute
 
 var (
 	once        sync.Once

@@ -31,12 +31,16 @@ const (
 type Drainer struct {
 	client kubernetes.Interface
 	clock  clock.PassiveClock
+	ledger freeze.Ledger
 }
 
-// New returns a Drainer. Its client must be gated: each eviction passes the freeze gate.
-func New(client kubernetes.Interface, clock clock.PassiveClock) *Drainer {
-	return &Drainer{client: client, clock: clock}
+// New returns a Drainer. Its client must be gated: each eviction passes the freeze gate. ledger tells which times do
+// not count.
+func New(client kubernetes.Interface, clock clock.PassiveClock, ledger freeze.Ledger) *Drainer {
+	return &Drainer{client: client, clock: clock, ledger: ledger}
 }
+
+func (d *Drainer) since(t time.Time) time.Duration { return d.clock.Since(t) - d.ledger.FrozenSince(t) }
 
 // Round evicts what can be evicted from node now, and returns what is left. The error of a freeze ends it.
 func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, error) {
@@ -47,7 +51,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, e
 	if len(errs) > 0 {
 		return policy.Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
 	}
-	evict, leaving := policy.Split(list.Pods(), !ready(node), d.clock.Now())
+	evict, leaving := policy.Split(list.Pods(), !ready(node), d.since)
 	var round policy.Round
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))

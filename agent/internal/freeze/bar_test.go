@@ -24,12 +24,12 @@ func TestAnAgentThatIsBarredIsFrozen(t *testing.T) {
 	metrics := NewMetrics(prometheus.NewRegistry())
 	m, err := NewMonitor(Options{
 		Probes: map[Scope]Probe{Hub: never, Target: never}, Policy: testPolicy,
-		Barred: func() (Bar, bool) {
+		Bars: []Barrier{func() (Bar, bool) {
 			if b := bar.Load(); b != nil {
 				return *b, true
 			}
 			return Bar{}, false
-		},
+		}},
 		Interval: time.Second, FastInterval: time.Second, Timeout: time.Second, Clock: clock, Log: logr.Discard(), Metrics: metrics,
 	})
 	g.Expect(err).NotTo(HaveOccurred())

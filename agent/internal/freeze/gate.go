@@ -28,8 +28,11 @@ func NewGate(checker Checker, metrics *Metrics) *Gate {
 }
 
 // pass returns nil when method may go on.
-func (g *Gate) pass(method string) error {
+func (g *Gate) pass(ctx context.Context, method string) error {
 	err := g.checker.Check()
+	if err == nil {
+		err = outdated(ctx)
+	}
 	if err != nil {
 		g.metrics.refused.WithLabelValues(method).Inc()
 	}
@@ -54,42 +57,42 @@ type gatedClient struct {
 }
 
 func (c *gatedClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	if err := c.gate.pass("Create"); err != nil {
+	if err := c.gate.pass(ctx, "Create"); err != nil {
 		return err
 	}
 	return c.Client.Create(ctx, object, options...)
 }
 
 func (c *gatedClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	if err := c.gate.pass("Update"); err != nil {
+	if err := c.gate.pass(ctx, "Update"); err != nil {
 		return err
 	}
 	return c.Client.Update(ctx, object, options...)
 }
 
 func (c *gatedClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-	if err := c.gate.pass("Patch"); err != nil {
+	if err := c.gate.pass(ctx, "Patch"); err != nil {
 		return err
 	}
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
 func (c *gatedClient) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	if err := c.gate.pass("Apply"); err != nil {
+	if err := c.gate.pass(ctx, "Apply"); err != nil {
 		return err
 	}
 	return c.Client.Apply(ctx, object, options...)
 }
 
 func (c *gatedClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if err := c.gate.pass("Delete"); err != nil {
+	if err := c.gate.pass(ctx, "Delete"); err != nil {
 		return err
 	}
 	return c.Client.Delete(ctx, object, options...)
 }
 
 func (c *gatedClient) DeleteAllOf(ctx context.Context, object client.Object, options ...client.DeleteAllOfOption) error {
-	if err := c.gate.pass("DeleteAllOf"); err != nil {
+	if err := c.gate.pass(ctx, "DeleteAllOf"); err != nil {
 		return err
 	}
 	return c.Client.DeleteAllOf(ctx, object, options...)
@@ -108,28 +111,28 @@ type gatedSubResource struct {
 }
 
 func (s *gatedSubResource) Create(ctx context.Context, object, body client.Object, options ...client.SubResourceCreateOption) error {
-	if err := s.gate.pass("SubResourceCreate"); err != nil {
+	if err := s.gate.pass(ctx, "SubResourceCreate"); err != nil {
 		return err
 	}
 	return s.SubResourceClient.Create(ctx, object, body, options...)
 }
 
 func (s *gatedSubResource) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
-	if err := s.gate.pass("SubResourceUpdate"); err != nil {
+	if err := s.gate.pass(ctx, "SubResourceUpdate"); err != nil {
 		return err
 	}
 	return s.SubResourceClient.Update(ctx, object, options...)
 }
 
 func (s *gatedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	if err := s.gate.pass("SubResourcePatch"); err != nil {
+	if err := s.gate.pass(ctx, "SubResourcePatch"); err != nil {
 		return err
 	}
 	return s.SubResourceClient.Patch(ctx, object, patch, options...)
 }
 
 func (s *gatedSubResource) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-	if err := s.gate.pass("SubResourceApply"); err != nil {
+	if err := s.gate.pass(ctx, "SubResourceApply"); err != nil {
 		return err
 	}
 	return s.SubResourceClient.Apply(ctx, object, options...)
@@ -144,14 +147,14 @@ type gatedDriver struct {
 }
 
 func (d *gatedDriver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass("DriverCreate"); err != nil {
+	if err := d.gate.pass(ctx, "DriverCreate"); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Create(ctx, request)
 }
 
 func (d *gatedDriver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass("DriverUpdate"); err != nil {
+	if err := d.gate.pass(ctx, "DriverUpdate"); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Update(ctx, request)
@@ -166,7 +169,7 @@ func (d *gatedDriver) Get(ctx context.Context, request driver.Request) (driver.I
 }
 
 func (d *gatedDriver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
-	if err := d.gate.pass("DriverDelete"); err != nil {
+	if err := d.gate.pass(ctx, "DriverDelete"); err != nil {
 		return err
 	}
 	return d.inner.Delete(ctx, machine)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // ServeHTTP tells the freeze state: text for people, JSON with "Accept: application/json" or "?format=json".
@@ -30,6 +32,12 @@ func (s State) text() string {
 		fmt.Fprintf(&b, "frozen since %s: %s: %s\n", s.Since.UTC().Format(time.RFC3339), s.Reason, s.Message)
 	} else {
 		b.WriteString("not frozen\n")
+	}
+	if s.Ordered {
+		fmt.Fprintf(&b, "%-7s %s: a person wants the freeze\n", clusterScope, v1alpha1.ReasonManualFreeze)
+	}
+	for _, bar := range s.Bars {
+		fmt.Fprintf(&b, "%-7s %s since %s: %s\n", agentScope, bar.Reason, bar.Since.UTC().Format(time.RFC3339), bar.Message)
 	}
 	for _, e := range s.Endpoints {
 		fmt.Fprintf(&b, "%-7s %-12s last probe %s at %s", e.Scope, e.Reason, e.LastOutcome, e.LastProbe.UTC().Format(time.RFC3339))

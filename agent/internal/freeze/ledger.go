@@ -16,19 +16,28 @@ type Ledger interface {
 // ledger is the memory of freezes. It is pure: the time is always given. What was before it began counts as
 // frozen: nobody remembers whether it was, and an agent that comes back after hours must not find every
 // deadline passed.
+//
+// It counts by the wall clock, as the times do that are on the hub: the monotonic clock stands still while the
+// machine is suspended.
 type ledger struct {
 	intervals []interval
 	// open is when the freeze that goes on began; zero while thawed.
 	open time.Time
+	// thaws counts the freezes that have ended.
+	thaws uint64
 }
 
 type interval struct{ from, to time.Time }
 
 // newLedger begins with the time before now as one freeze that goes on.
-func newLedger(now time.Time) ledger { return ledger{open: now, intervals: []interval{{to: now}}} }
+func newLedger(now time.Time) ledger {
+	now = now.Round(0)
+	return ledger{open: now, intervals: []interval{{to: now}}}
+}
 
 // note takes in what holds at now: frozen since a time, or thawed.
 func (l *ledger) note(frozen bool, since, now time.Time) {
+	since, now = since.Round(0), now.Round(0)
 	switch {
 	case frozen && l.open.IsZero():
 		if last := l.intervals[len(l.intervals)-1].to; since.Before(last) {
@@ -38,6 +47,7 @@ func (l *ledger) note(frozen bool, since, now time.Time) {
 	case !frozen && !l.open.IsZero():
 		l.intervals = append(l.intervals, interval{from: l.open, to: now})
 		l.open = time.Time{}
+		l.thaws++
 		if len(l.intervals) > maxIntervals {
 			l.intervals[1].from = l.intervals[0].from
 			l.intervals = l.intervals[1:]
@@ -47,6 +57,7 @@ func (l *ledger) note(frozen bool, since, now time.Time) {
 
 // frozenSince returns how much of the time from t to now is frozen.
 func (l *ledger) frozenSince(t, now time.Time) time.Duration {
+	t, now = t.Round(0), now.Round(0)
 	var sum time.Duration
 	for _, i := range l.intervals {
 		sum += overlap(i.from, i.to, t, now)
@@ -55,6 +66,23 @@ func (l *ledger) frozenSince(t, now time.Time) time.Duration {
 		sum += overlap(l.open, now, t, now)
 	}
 	return sum
+}
+
+// thaw returns how many freezes have ended, and when the last one did; zero before the first.
+func (l *ledger) thaw() (number uint64, at time.Time) {
+	if l.thaws == 0 {
+		return 0, time.Time{}
+	}
+	return l.thaws, l.intervals[len(l.intervals)-1].to
+}
+
+// last is how long the last freeze was that has ended.
+func (l *ledger) last() time.Duration {
+	if l.thaws == 0 {
+		return 0
+	}
+	i := l.intervals[len(l.intervals)-1]
+	return i.to.Sub(i.from)
 }
 
 // overlap is how long both [a, b] and [c, d] last.

@@ -1,17 +1,34 @@
 package freeze
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Scopes of hollowfleet_frozen beside those of the API servers: the agent itself, and what a person has ordered for
+// the cluster.
+const (
+	agentScope   = "agent"
+	clusterScope = "cluster"
 )
 
 // Metrics of a Monitor and a Gate.
 type Metrics struct {
 	frozen  *prometheus.GaugeVec
 	since   prometheus.Gauge
+	seconds *prometheus.CounterVec
+	freezes *prometheus.CounterVec
 	probes  *prometheus.CounterVec
 	refused *prometheus.CounterVec
+	limited prometheus.Counter
+
+	// barred are the reasons of bars that were shown; shown is the state that was shown last, and at when.
+	barred map[string]bool
+	shown  State
+	at     time.Time
 }
 
 // NewMetrics registers the metrics.
@@ -19,12 +36,20 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		frozen: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hollowfleet_frozen",
-			Help: "1 while the agent is frozen because of this API server (scope) for this reason, else 0.",
+			Help: "1 while this keeps the agent frozen, else 0: an API server (scope hub, target, host), the agent itself (agent) or a person (cluster), with the reason.",
 		}, []string{"scope", "reason"}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hollowfleet_frozen_since_seconds",
-			Help: "Unix time at which the present freeze began, 0 while the agent is not frozen.",
+			Help: "Unix time since which the present reason of the freeze holds, 0 while the agent is not frozen.",
 		}),
+		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hollowfleet_frozen_seconds_total",
+			Help: "Time that the agent was frozen, by the reason that explained it.",
+		}, []string{"reason"}),
+		freezes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hollowfleet_freezes_total",
+			Help: "Freezes that began, by their first reason.",
+		}, []string{"reason"}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hollowfleet_probes_total",
 			Help: "Probes of an API server (scope) by outcome.",
@@ -33,8 +58,19 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "hollowfleet_frozen_refusals_total",
 			Help: "Changes that were refused because the agent was frozen, by method.",
 		}, []string{"method"}),
+		limited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hollowfleet_thaw_limited_machines_total",
+			Help: "Machines that had to wait before they were drained or removed, because of the limit after a thaw.",
+		}),
+		barred: map[string]bool{},
 	}
-	registerer.MustRegister(m.frozen, m.since, m.probes, m.refused)
+	for _, reason := range []string{
+		v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonRelisting,
+		v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
+	} {
+		m.barred[reason] = true
+	}
+	registerer.MustRegister(m.frozen, m.since, m.seconds, m.freezes, m.probes, m.refused, m.limited)
 	return m
 }
 
@@ -42,31 +78,48 @@ func (m *Metrics) probed(scope Scope, outcome Outcome) {
 	m.probes.WithLabelValues(string(scope), string(outcome)).Inc()
 }
 
-func (m *Metrics) show(state State) {
+// show is called by one goroutine.
+func (m *Metrics) show(state State, now time.Time) {
 	for _, endpoint := range state.Endpoints {
 		for _, reason := range []string{v1alpha1.ReasonStarting, v1alpha1.ReasonUnreachable} {
-			value := 0.0
-			if endpoint.Frozen && endpoint.Reason == reason {
-				value = 1
-			}
-			m.frozen.WithLabelValues(string(endpoint.Scope), reason).Set(value)
+			m.set(string(endpoint.Scope), reason, endpoint.Frozen && endpoint.Reason == reason)
 		}
 	}
-	ordered := 0.0
-	if state.Ordered {
-		ordered = 1
+	m.set(clusterScope, v1alpha1.ReasonManualFreeze, state.Ordered)
+	holds := map[string]bool{}
+	for _, bar := range state.Bars {
+		holds[bar.Reason], m.barred[bar.Reason] = true, true
 	}
-	m.frozen.WithLabelValues("cluster", v1alpha1.ReasonManualFreeze).Set(ordered)
-	for _, reason := range []string{v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonLeaseNotHeld} {
-		value := 0.0
-		if state.Frozen && state.Reason == reason {
-			value = 1
-		}
-		m.frozen.WithLabelValues("agent", reason).Set(value)
+	for reason := range m.barred {
+		m.set(agentScope, reason, holds[reason])
 	}
+	m.count(state, now)
 	if state.Frozen {
 		m.since.Set(float64(state.Since.Unix()))
 	} else {
 		m.since.Set(0)
 	}
+}
+
+// count adds up the time that has passed since the last call.
+func (m *Metrics) count(state State, now time.Time) {
+	if m.shown.Frozen {
+		m.seconds.WithLabelValues(m.shown.Reason).Add(max(passed(m.at, now), 0).Seconds())
+	}
+	if state.Frozen && !m.shown.Frozen {
+		m.freezes.WithLabelValues(state.Reason).Inc()
+		if late := passed(state.Since, now); !m.at.IsZero() && late > 0 {
+			// The freeze began when the last good answer became too old, and is noticed only now.
+			m.seconds.WithLabelValues(state.Reason).Add(min(late, passed(m.at, now)).Seconds())
+		}
+	}
+	m.shown, m.at = state, now
+}
+
+func (m *Metrics) set(scope, reason string, holds bool) {
+	value := 0.0
+	if holds {
+		value = 1
+	}
+	m.frozen.WithLabelValues(scope, reason).Set(value)
 }

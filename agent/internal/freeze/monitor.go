@@ -35,9 +35,11 @@ type Options struct {
 	Policy Policy
 	// Ordered tells whether a person has ordered a freeze of this cluster, and the reason given. Optional.
 	Ordered func() (reason string, ordered bool)
-	// Barred tells whether this agent may not act however well the world is, such as one that stands by for
-	// another agent of its cluster. Optional.
-	Barred func() (why Bar, barred bool)
+	// Bars tell why this agent may not act however well the world is, such as because it stands by for another
+	// agent of its cluster. The first that holds explains a freeze. Optional.
+	Bars []Barrier
+	// Relist: once nothing else keeps the agent frozen, it stays so until Relisted.
+	Relist bool
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
 	// does not answer, so that a thaw comes soon. Timeout bounds one probe.
 	Interval, FastInterval, Timeout time.Duration
@@ -48,9 +50,13 @@ type Options struct {
 
 // Bar is why an agent may not act: a reason of package v1alpha1, a message, and since when.
 type Bar struct {
-	Reason, Message string
-	Since           time.Time
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 }
+
+// Barrier tells whether a Bar holds now. It must not ask the Monitor anything.
+type Barrier func() (why Bar, barred bool)
 
 // Monitor knows whether the agent is frozen.
 type Monitor struct {
@@ -62,6 +68,13 @@ type Monitor struct {
 	// orderedSince is when the order of a person to freeze was first seen; zero without one.
 	orderedSince time.Time
 	ledger       ledger
+	// caused: something keeps the agent frozen beside the list of its world, which is through if listed; listing
+	// says how far it is. freezes counts the beginnings of such causes.
+	caused, listed bool
+	listing        string
+	freezes        uint64
+	// told is the number of freezes at the last look.
+	told uint64
 	// announced is the state that the log and the subscribers were last told.
 	announced State
 	observed  chan struct{}
@@ -84,7 +97,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 		m.endpoints[scope] = &state
 	}
 	m.announced = m.State()
-	options.Metrics.show(m.announced)
+	options.Metrics.show(m.announced, options.Clock.Now())
 	return m, nil
 }
 
@@ -145,7 +158,7 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	return m.options.FastInterval
 }
 
-// Look makes the monitor tell of a change that no probe brings, such as one of Barred.
+// Look makes the monitor tell of a change that no probe brings, such as one of a Barrier.
 func (m *Monitor) Look() {
 	select {
 	case m.observed <- struct{}{}:
@@ -192,21 +205,24 @@ func (m *Monitor) untilDeadline() time.Duration {
 }
 
 func (m *Monitor) tell() {
-	state := m.State()
-	m.options.Metrics.show(state)
 	m.mu.Lock()
+	now := m.options.Clock.Now()
+	state := m.state(now)
 	before := m.announced
-	changed := before.Frozen != state.Frozen || before.Reason != state.Reason
-	m.announced = state
+	// A freeze that comes and goes between two looks is news for who lists the world after it.
+	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.told != m.freezes
+	m.announced, m.told = state, m.freezes
+	frozenFor := m.ledger.last()
 	subscribers := slices.Clone(m.subscribers)
 	m.mu.Unlock()
+	m.options.Metrics.show(state, now)
 	if !changed {
 		return
 	}
 	if state.Frozen {
 		m.options.Log.Info("Freezing: nothing is created, changed or deleted", "reason", state.Reason, "message", state.Message)
 	} else {
-		m.options.Log.Info("Thawing: every API server has proven healthy and nobody wants a freeze", "frozenFor", m.options.Clock.Since(before.Since).Round(time.Second))
+		m.options.Log.Info("Thawing: every API server has proven healthy and nobody wants a freeze", "frozenFor", frozenFor.Round(time.Second))
 	}
 	for _, subscriber := range subscribers {
 		select {

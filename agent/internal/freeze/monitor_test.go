@@ -192,10 +192,23 @@ func TestFrozenz(t *testing.T) {
 		"",
 	))
 
+	// Everything that keeps the agent frozen is told, not only what explains it.
+	reason := "maintenance"
+	w.order.Store(&reason)
+	w.options.Bars = []Barrier{func() (Bar, bool) {
+		return Bar{Reason: v1alpha1.ReasonLeaseNotHeld, Message: "lapsed", Since: w.clock.Now()}, true
+	}}
+	text = httptest.NewRecorder()
+	w.ServeHTTP(text, httptest.NewRequest(http.MethodGet, "/frozenz", nil))
+	g.Expect(strings.Split(text.Body.String(), "\n")).To(ContainElements(
+		"cluster ManualFreeze: a person wants the freeze", "agent   LeaseNotHeld since 2026-01-01T00:00:00Z: lapsed"))
+
 	inJSON := httptest.NewRecorder()
 	w.ServeHTTP(inJSON, httptest.NewRequest(http.MethodGet, "/frozenz?format=json", nil))
 	var state State
 	g.Expect(json.Unmarshal(inJSON.Body.Bytes(), &state)).To(Succeed())
 	g.Expect(state.Frozen).To(BeTrue())
 	g.Expect(state.Endpoints).To(HaveLen(2))
+	g.Expect(state.Ordered).To(BeTrue())
+	g.Expect(state.Bars).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonLeaseNotHeld)))
 }

@@ -16,7 +16,9 @@ type State struct {
 	// Since is when this freeze began; zero while thawed.
 	Since time.Time `json:"since,omitzero"`
 	// Ordered: a person wants the freeze, whatever the API servers are like.
-	Ordered   bool             `json:"ordered"`
+	Ordered bool `json:"ordered"`
+	// Bars are those that hold, whether they explain the freeze or not.
+	Bars      []Bar            `json:"bars,omitempty"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
@@ -66,6 +68,7 @@ func (m *Monitor) state(now time.Time) State {
 	}
 	m.bar(&state)
 	m.order(&state, now)
+	m.relist(&state)
 	m.ledger.note(state.Frozen, state.Since, now)
 	return state
 }
@@ -73,13 +76,16 @@ func (m *Monitor) state(now time.Time) State {
 // bar adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
 // agent which stands by for another one need not get as far as seeing it.
 func (m *Monitor) bar(state *State) {
-	if m.options.Barred == nil {
-		return
-	}
-	why, barred := m.options.Barred()
-	standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
-	if barred && (!state.Frozen || standsBy) {
-		state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
+	for _, barrier := range m.options.Bars {
+		why, barred := barrier()
+		if !barred {
+			continue
+		}
+		state.Bars = append(state.Bars, why)
+		standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
+		if !state.Frozen || standsBy {
+			state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
+		}
 	}
 }
 

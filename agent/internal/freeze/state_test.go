@@ -29,7 +29,7 @@ func TestEndpoint(t *testing.T) {
 		"should stay thawed through a blip": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {7 * s, Refused, true}, {31 * s, Refused, true}, {31 * s, OK, true}, {60 * s, "", true},
 		},
-		"should not add up blips that are far apart": {
+		"MCM #81–#88, #718, #346: should not add up blips that are far apart": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true},
 			{10 * s, Refused, true}, {30 * s, Refused, true}, {31 * s, OK, true},
 			{3600 * s, "", false}, // an hour without any probe is no answer either

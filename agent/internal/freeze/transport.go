@@ -17,7 +17,7 @@ func (t gatedTransport) RoundTrip(request *http.Request) (*http.Response, error)
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 	default:
-		if err := t.gate.pass("HTTP " + request.Method); err != nil {
+		if err := t.gate.pass(request.Context(), "HTTP "+request.Method); err != nil {
 			if request.Body != nil {
 				_ = request.Body.Close()
 			}

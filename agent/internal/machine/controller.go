@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
@@ -63,6 +64,8 @@ type Deps struct {
 	Freeze   freeze.Checker
 	// Ledger tells how much of a time was frozen.
 	Ledger freeze.Ledger
+	// Pace limits how many Machines are taken apart after a thaw.
+	Pace Pace
 	// Drain evicts the pods of a Node, gated.
 	Drain Drainer
 	// ServerVersion returns the version of the target's API server, empty while it is not known.
@@ -86,6 +89,14 @@ type Requests interface {
 	Nodes(ctx context.Context) ([]string, error)
 }
 
+// Pace is asked before the first step that takes something from a Machine.
+type Pace interface {
+	// Take returns how long that has to wait, and how much of the past the Machine has waited.
+	Take(machine types.UID) (wait, waited time.Duration)
+	// Forget forgets a Machine that is gone.
+	Forget(machine types.UID)
+}
+
 // Drainer drains Nodes.
 type Drainer interface {
 	// Round evicts what can be evicted from a Node now, and returns what is left.
@@ -103,6 +114,7 @@ type Controller struct {
 	events    recorder
 	turns     *turns
 	refreshes *refreshes
+	orders    *refreshes
 	// replaced has the UIDs of Machines whose instance the agent itself took away to make it anew, so that it
 	// does not count as lost. It is only a memory.
 	replaced sync.Map
@@ -120,7 +132,7 @@ func (d Deps) missing() []string {
 		{"clients of the target", d.Target != nil && d.TargetReader != nil},
 		{"drivers", len(d.Drivers) > 0},
 		{"certificate requests", d.Requests != nil},
-		{"the freeze state, its refresh and its ledger", d.Freeze != nil && d.Refresh != nil && d.Ledger != nil},
+		{"the freeze state, its refresh, its ledger and the pace after it", d.Freeze != nil && d.Refresh != nil && d.Ledger != nil && d.Pace != nil},
 		{"a drainer", d.Drain != nil},
 		{"the target's version", d.ServerVersion != nil},
 		{"a way to wake machines", d.Wake != nil},
@@ -153,6 +165,7 @@ func New(deps Deps) (*Controller, error) {
 		events:     newRecorder(deps.Recorder, deps.Clock),
 		turns:      newTurns(),
 		refreshes:  newRefreshes(deps.Clock),
+		orders:     newRefreshes(deps.Clock),
 	}, nil
 }
 
@@ -260,7 +273,11 @@ func (c *Controller) frozen() bool { return c.Freeze.Check() != nil }
 // act carries actions out, up to the first that fails, or that takes its time.
 func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) error {
 	for _, action := range actions {
-		if err := c.step(ctx, s, action); err != nil {
+		err := c.ordered(ctx, action)
+		if err == nil {
+			err = c.step(ctx, s, action)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", stepNames[action], err)
 		}
 		if action == plan.DrainNode && !s.drain.Over {
@@ -268,6 +285,20 @@ func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) e
 		}
 	}
 	return nil
+}
+
+// ordered asks the hub before something comes or goes for it. A hub that was restored a moment ago has told the cache
+// what held long ago, and does not count as that which gives this agent its orders.
+func (c *Controller) ordered(ctx context.Context, action plan.Action) error {
+	switch action {
+	case plan.CreateInstance, plan.UpdateInstance, plan.RemoveInstance, plan.CordonNode:
+		if err := c.orders.do(ctx, c.Refresh); err != nil {
+			return fmt.Errorf("asking the hub whether it is the one that gives orders: %w", err)
+		}
+		return c.Freeze.Check()
+	default: // A drain asks by itself.
+		return nil
+	}
 }
 
 var stepNames = map[plan.Action]string{

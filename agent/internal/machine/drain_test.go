@@ -189,7 +189,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
 		b.remove(machine)
 	})
-	t.Run("should end at the deadline on a node that nobody hears of", func(t *testing.T) {
+	t.Run("CAPI #13508: should end at the deadline on a node that nobody hears of", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-silent", func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Drain: &metav1.Duration{Duration: 4 * time.Minute}}
@@ -206,7 +206,7 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
-	t.Run("should not count frozen time", func(t *testing.T) {
+	t.Run("MCM #563: should not count frozen time", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-frozen")
 		b.ready(machine)

@@ -39,7 +39,7 @@ func storyOf(before, after v1alpha1.MachineStatus) []event {
 	}
 	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
 		switch drained.Reason {
-		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook:
+		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook, v1alpha1.ReasonThawLimited:
 			story = append(story, event{corev1.EventTypeNormal, drained.Reason, "Drain", drained.Message})
 		case v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonMisconfiguredBudget:
 			story = append(story, event{corev1.EventTypeWarning, drained.Reason, "Drain", drained.Message})

@@ -129,6 +129,11 @@ func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error)
 		return false, err
 	}
 	step, hooks := plan.BeforeDrain(plan.Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
+	// What is gone, or going, is not taken from anybody any more.
+	if step != plan.AwaitHooks && !s.ending && c.limited(s) {
+		s.drain = limitedReport()
+		return false, nil
+	}
 	if step == plan.Drain {
 		over, err := c.drainForDeletion(ctx, s)
 		if err != nil || !over {
@@ -255,5 +260,6 @@ func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.stalls.forget(machine.UID)
 	c.replaced.Delete(machine.UID)
 	c.repairs.DeleteEntry(string(machine.UID))
+	c.Pace.Forget(machine.UID)
 	c.wakeNext(machine)
 }

@@ -222,13 +222,32 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
 		strays := b.controller.Strays()
-		b.Expect(strays.Look(b.t.Context())).To(Succeed())
+		_, known := strays.Orphans()
+		b.Expect(known).To(BeFalse(), "nobody has looked")
+		b.Expect(strays.Look(b.t.Context())).To(BeTrue(), "there is news")
+		orphans, known := strays.Orphans()
+		b.Expect(orphans).To(BeNil(), "it may have a machine that the agent has yet to hear of")
+		b.Expect(known).To(BeTrue())
+		b.Expect(strays.Look(b.t.Context())).To(BeFalse(), "there is no more news")
+		orphans, _ = strays.Orphans()
+		b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{
+			Instances: 2, Nodes: 1, CertificateRequests: 1,
+			Names: []string{"instance/stray-1", "instance/stray-lost", "node/stray-lost", "certificate request/stray-2"},
+		})))
 		b.Expect(strays.last["instances of provider fake"]).To(Equal([]string{"stray-1", "stray-lost"}))
 		b.Expect(strays.last[strayNodes]).To(Equal([]string{"stray-lost"}))
 		b.Expect(strays.last[strayRequests]).To(Equal([]string{"stray-2"}))
 		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayNodes)).To(Equal(1.0))
 		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayRequests)).To(Equal(1.0))
-		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(3))
+		for i := range 20 {
+			b.driver.Add(fmt.Sprintf("stray-more-%02d", i))
+		}
+		b.Expect(strays.Look(b.t.Context())).To(BeTrue())
+		b.Expect(strays.Look(b.t.Context())).To(BeFalse(), "there is no more news")
+		orphans, _ = strays.Orphans()
+		b.Expect(orphans.Instances).To(BeEquivalentTo(22))
+		b.Expect(orphans.Names).To(HaveLen(10))
+		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(23))
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.requests.removed).To(BeEmpty())
 	})
@@ -272,7 +291,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).NotTo(HaveKey("tier"))
 	})
-	t.Run("should delete nothing, and after the thaw all of it", func(t *testing.T) {
+	t.Run("MCM #718: should delete nothing, and after the thaw all of it", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("frozen-delete")
 		node := b.ready(machine)
@@ -292,6 +311,7 @@ func TestFrozen(t *testing.T) {
 		machine := b.create("frozen-late")
 		node := b.ready(machine)
 		b.delete(machine)
+		b.clock.Step(refreshAge) // The creation has asked, too.
 		b.refresh = func() error { b.frozen.frozen = true; return nil }
 		b.reconcile(machine)
 		b.Expect(b.gone(node)).To(BeFalse())
@@ -302,6 +322,7 @@ func TestFrozen(t *testing.T) {
 		machine := b.create("frozen-unsaid")
 		node := b.ready(machine)
 		b.delete(machine)
+		b.clock.Step(refreshAge) // The creation has asked, too.
 		b.refresh = func() error { return trouble("no answer") }
 		_, err := b.tryReconcile(machine)
 		b.Expect(err).To(MatchError(ContainSubstring("no answer")))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -50,6 +51,8 @@ type bed struct {
 	controller *Controller
 	// frozenFor is how much of every time was frozen.
 	frozenFor time.Duration
+	// pace is what the controller is told after a thaw.
+	pace pace
 	// serverVersion is that of the target's API server; woken are the Machines that the controller asked to look at.
 	serverVersion string
 	woken         []string
@@ -58,9 +61,10 @@ type bed struct {
 	// refresh is what reading the hub's Cluster does.
 	refresh func() error
 
-	// faults of the agent's clients, by "verb Kind", used up one by one.
-	mu     sync.Mutex
-	faults map[string]int
+	// faults of the agent's clients, by "verb Kind", used up one by one; failure is their error, if not one of the test.
+	mu      sync.Mutex
+	faults  map[string]int
+	failure error
 	// conflicts counts writes that met another writer.
 	conflicts int
 	// hubWrites are the agent's successful writes to Machines, as "verb" or "verb/status".
@@ -75,6 +79,20 @@ func (f *freezer) Check() error {
 	}
 	return nil
 }
+
+// pace lets every Machine wait as long as the test says.
+type pace struct {
+	wait, waited time.Duration
+	asked        int
+	forgotten    []types.UID
+}
+
+func (p *pace) Take(types.UID) (wait, waited time.Duration) {
+	p.asked++
+	return p.wait, p.waited
+}
+
+func (p *pace) Forget(machine types.UID) { p.forgotten = append(p.forgotten, machine) }
 
 // requestLog notes for which nodes certificate requests were removed.
 type requestLog struct{ removed, nodes []string }
@@ -124,7 +142,7 @@ func (b *bed) start() {
 		Refresh:     func(context.Context) error { return b.refresh() },
 		ClusterName: b.namespace, Hub: gate.HubClient(agent), HubReader: b.admin, Target: gate.Client(agent), TargetReader: b.admin,
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
-		Ledger: b, Drain: drain.New(clientset, b.clock), ServerVersion: func() string { return b.serverVersion },
+		Ledger: b, Pace: &b.pace, Drain: drain.New(clientset, b.clock, b), ServerVersion: func() string { return b.serverVersion },
 		Wake:     func(machine string) { b.woken = append(b.woken, machine) },
 		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
@@ -170,6 +188,9 @@ func (b *bed) fault(verb string, o client.Object) error {
 		return nil
 	}
 	b.faults[key]--
+	if b.failure != nil {
+		return b.failure
+	}
 	return fmt.Errorf("a fault of the test: %s", key)
 }
 

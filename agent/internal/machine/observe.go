@@ -55,12 +55,12 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	defer cancel()
 	var resolveErr error
 	s.Limits = plan.LimitsOf(machine, nil)
+	s.Elapsed = c.elapsed(machine)
 	if s.Terminal = c.validate(machine); s.Terminal == nil {
 		resolveErr = c.resolve(ctx, s)
 	}
 	instanceErr := c.observeInstance(ctx, s)
 	nodeErr := c.observeNode(ctx, s)
-	s.Elapsed = c.elapsed(machine)
 	return s, errors.Join(resolveErr, instanceErr, nodeErr, c.observeUpdate(ctx, s))
 }
 
@@ -116,7 +116,9 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 		s.Update.Waiting = err.Error()
 		return fmt.Errorf("asking whether the instance can be updated in place: %w", err)
 	}
-	return c.observeTurn(ctx, s)
+	err = c.observeTurn(ctx, s)
+	c.limitUpdate(s)
+	return err
 }
 
 // validate checks what the hub's API server cannot, before anything is made.
@@ -236,9 +238,13 @@ func (s *scope) take(instance driver.Instance) {
 func (c *Controller) judgeRepair(s *scope) {
 	id, now := string(s.Machine.UID), c.Clock.Now()
 	s.MayRepair = true
-	if s.Instance.State == plan.Failed && c.repairs.IsInBackOffSinceUpdate(id, now) {
+	switch {
+	case s.Instance.State != plan.Failed:
+	case c.repairs.IsInBackOffSinceUpdate(id, now):
 		s.MayRepair = false
 		s.recheckAfter = sooner(s.recheckAfter, c.repairs.Get(id))
+	case !s.Frozen && s.Terminal == nil && c.limited(s):
+		s.MayRepair, s.problem = false, limitedMessage
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,10 @@ import (
 )
 
 const (
-	// strayInterval is how often strays are looked for.
-	strayInterval = time.Minute
+	// strayInterval is how often strays are looked for, and strayRecheck how soon again when there is news.
+	strayInterval, strayRecheck = time.Minute, 5 * time.Second
+	// mostOrphans is how many are named on the hub.
+	mostOrphans = 10
 
 	strayNodes    = "nodes"
 	strayRequests = "certificate requests"
@@ -27,32 +30,82 @@ const (
 type Strays struct {
 	controller *Controller
 	last       map[string][]string
+	// lasting are those which were there the last time already. A Machine and what belongs to it come into the caches
+	// of the agent one after the other.
+	lasting lasting
+	// reported is what the hub is told; nil before it is known.
+	reported atomic.Pointer[v1alpha1.Orphans]
+}
+
+// lasting are names of orphans by what they are.
+type lasting struct {
+	instances, nodes, requests []string
 }
 
 // Strays returns the runnable.
 func (c *Controller) Strays() *Strays { return &Strays{controller: c, last: map[string][]string{}} }
 
+// Orphans returns what has no Machine on the hub, nil for nothing, and whether that is known.
+func (s *Strays) Orphans() (orphans *v1alpha1.Orphans, known bool) {
+	found := s.reported.Load()
+	if found == nil || found.Instances+found.Nodes+found.CertificateRequests > 0 {
+		return found, found != nil
+	}
+	return nil, true
+}
+
 // Start looks until ctx ends. It implements manager.Runnable.
 func (s *Strays) Start(ctx context.Context) error {
-	ticker := time.NewTicker(strayInterval)
-	defer ticker.Stop()
 	for {
-		if err := s.Look(ctx); err != nil && ctx.Err() == nil {
+		news, err := s.Look(ctx)
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Looking for what has no machine failed")
 		}
+		wait := strayInterval
+		if news {
+			wait = strayRecheck
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
 }
 
-// Look counts once, and logs what has changed since the last time.
-func (s *Strays) Look(ctx context.Context) error {
+// Look looks once, and logs what has changed since the last time. It reports whether anything has.
+func (s *Strays) Look(ctx context.Context) (news bool, err error) {
+	s.lasting = lasting{}
+	news, err = s.look(ctx)
+	if err == nil {
+		s.reported.Store(orphansOf(s.lasting))
+	}
+	return news, err
+}
+
+// orphansOf counts and names.
+func orphansOf(found lasting) *v1alpha1.Orphans {
+	orphans := &v1alpha1.Orphans{
+		Instances: int32(len(found.instances)), Nodes: int32(len(found.nodes)), CertificateRequests: int32(len(found.requests)),
+	}
+	for _, kind := range []struct {
+		is    string
+		names []string
+	}{{"instance", found.instances}, {"node", found.nodes}, {"certificate request", found.requests}} {
+		for _, name := range kind.names {
+			orphans.Names = append(orphans.Names, kind.is+"/"+name)
+		}
+	}
+	orphans.Names = orphans.Names[:min(len(orphans.Names), mostOrphans)]
+	return orphans
+}
+
+func (s *Strays) look(ctx context.Context) (news bool, err error) {
 	machines := &v1alpha1.MachineList{}
 	if err := s.controller.Hub.List(ctx, machines, client.InNamespace(s.controller.ClusterName), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing machines: %w", err)
+		return false, fmt.Errorf("listing machines: %w", err)
 	}
 	known := sets.New[string]()
 	for i := range machines.Items {
@@ -61,26 +114,31 @@ func (s *Strays) Look(ctx context.Context) error {
 	for _, provider := range s.controller.providerNames() {
 		instances, err := s.controller.Drivers[provider].List(ctx)
 		if err != nil {
-			return fmt.Errorf("listing the instances of provider %q: %w", provider, err)
+			return false, fmt.Errorf("listing the instances of provider %q: %w", provider, err)
 		}
 		var names []string
 		for _, instance := range instances {
 			names = append(names, instance.Name)
 		}
-		count := s.tell(ctx, "instances of provider "+provider, names, known)
+		count, stayed, changed := s.tell(ctx, "instances of provider "+provider, names, known)
 		s.controller.Metrics.strays.WithLabelValues(provider).Set(count)
+		s.lasting.instances, news = append(s.lasting.instances, stayed...), news || changed
 	}
 	nodes, err := s.nodes(ctx)
 	if err != nil {
-		return err
+		return news, err
 	}
-	s.controller.Metrics.strayNodes.Set(s.tell(ctx, strayNodes, nodes, known))
+	count, stayed, changed := s.tell(ctx, strayNodes, nodes, known)
+	s.controller.Metrics.strayNodes.Set(count)
+	s.lasting.nodes, news = stayed, news || changed
 	requested, err := s.controller.Requests.Nodes(ctx)
 	if err != nil {
-		return err
+		return news, err
 	}
-	s.controller.Metrics.strayRequests.Set(s.tell(ctx, strayRequests, requested, known))
-	return nil
+	count, stayed, changed = s.tell(ctx, strayRequests, requested, known)
+	s.controller.Metrics.strayRequests.Set(count)
+	s.lasting.requests, news = stayed, news || changed
+	return news, nil
 }
 
 // nodes returns the names of the Nodes that an agent of this cluster has tied to a Machine.
@@ -99,13 +157,19 @@ func (s *Strays) nodes(ctx context.Context) ([]string, error) {
 }
 
 // tell logs those of names that are not known, if they are not the same as the last time, and returns how many
-// they are.
-func (s *Strays) tell(ctx context.Context, what string, names []string, known sets.Set[string]) float64 {
-	strays := slices.DeleteFunc(names, known.Has)
+// they are, those of them that were so the last time, and whether they have changed since.
+func (s *Strays) tell(ctx context.Context, what string, names []string, known sets.Set[string]) (count float64, stayed []string, news bool) {
+	strays := slices.DeleteFunc(slices.Clone(names), known.Has)
 	slices.Sort(strays)
-	if !slices.Equal(strays, s.last[what]) {
+	last := s.last[what]
+	if news = !slices.Equal(strays, last); news {
 		klog.FromContext(ctx).Info("Leaving what has no machine on the hub", "what", what, "names", strays)
 	}
 	s.last[what] = strays
-	return float64(len(strays))
+	for _, name := range strays {
+		if _, found := slices.BinarySearch(last, name); found {
+			stayed = append(stayed, name)
+		}
+	}
+	return float64(len(strays)), stayed, news
 }

@@ -17,8 +17,7 @@ import (
 
 const (
 	// retry is how soon a renewal that failed is tried again, and how often the Lease of another agent is read.
-	retry               = 2 * time.Second
-	defaultGraceSeconds = 40
+	retry = 2 * time.Second
 )
 
 // ErrLeaseLost says that another agent has taken the Lease that this one held. It must not go on: what it has in
@@ -43,7 +42,8 @@ func (r *Reporter) hold(ctx context.Context, cluster *v1alpha1.Cluster, now time
 // the Lease change, and so do agents that stand by.
 func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken bool, err error) {
 	namespace := cluster.Status.Namespace
-	if r.lease == nil || r.lease.Namespace != namespace {
+	read := r.lease == nil || r.lease.Namespace != namespace
+	if read {
 		if err := r.readLease(ctx, namespace); err != nil {
 			return false, err
 		}
@@ -51,6 +51,12 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	if !r.tenure.consider(r.lease) {
 		r.lease = nil // It is read anew each time.
 		return false, nil
+	}
+	if read {
+		if err := r.meet(ctx, cluster); err != nil {
+			r.lease = nil
+			return false, err
+		}
 	}
 	begun := r.Clock.Now()
 	next := r.lease.DeepCopy()
@@ -62,6 +68,7 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
 	next.Spec.LeaseDurationSeconds = ptr.To(cluster.Heartbeat().GraceSeconds)
 	r.tenure.renewing(next)
+	r.Acquaintance.Renewing(ctx, next)
 	if next.ResourceVersion == "" {
 		err = r.Client.Create(ctx, next)
 	} else {
@@ -73,8 +80,37 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 		return false, fmt.Errorf("writing Lease %s/%s: %w", namespace, v1alpha1.AgentLeaseName, err)
 	}
 	r.lease = next
+	// A tenure that has lapsed meanwhile was a freeze, also if nobody asked while it had.
+	r.Freeze()
 	r.tenure.renewedBy(next, begun)
+	r.Acquaintance.Renewed(next)
 	return true, nil
+}
+
+// meet looks at the hub before a renewal that does not follow on the one before. As long as it is not known to be the
+// right one, the Cluster has to say so first: a hub that hears the agent acts on what stands there.
+func (r *Reporter) meet(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	if err := r.Acquaintance.Meet(ctx, r.lease); err != nil {
+		return err
+	}
+	if _, barred := r.Acquaintance.Barred(); !barred {
+		return nil
+	}
+	now := r.Cluster()
+	if now == nil || now.UID != cluster.UID {
+		return fmt.Errorf("renewing the Lease of Cluster %s: it was made anew in this moment", cluster.Name)
+	}
+	return r.writeStatus(ctx, now)
+}
+
+// outdated tells whether the Lease still keeps what it showed before a hub that is judged by now.
+func (r *Reporter) outdated() bool {
+	if r.lease == nil {
+		return false
+	}
+	_, kept := r.lease.Annotations[v1alpha1.ShownRenewalAnnotation]
+	_, judged := r.Acquaintance.Finding()
+	return kept && judged
 }
 
 func (r *Reporter) readLease(ctx context.Context, namespace string) error {

@@ -29,7 +29,7 @@ const (
 	longestWrite = 10 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Log and TenureChanged.
+// Deps are what a Reporter works with. All are required but Orphans, Log and TenureChanged.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -40,9 +40,13 @@ type Deps struct {
 	Target func() (uid, version string)
 	// Capacity returns the capacity of the cluster's Nodes; nil if not known.
 	Capacity func(ctx context.Context) corev1.ResourceList
+	// Orphans, if not nil, returns what has no Machine on the hub, nil for nothing, and whether that is known.
+	Orphans func() (orphans *v1alpha1.Orphans, known bool)
 	// Freeze returns the freeze state, and Changes receives after it changed.
 	Freeze  func() freeze.State
 	Changes <-chan struct{}
+	// Acquaintance knows whether the hub is the one that the agent works for.
+	Acquaintance Acquaintance
 	// TenureChanged, if not nil, is called after it may have changed whether this agent may act.
 	TenureChanged func()
 	// Holder identifies this agent in the Lease. No other process has the same.
@@ -50,6 +54,19 @@ type Deps struct {
 	AgentVersion string
 	Clock        clock.WithTicker
 	Log          logr.Logger
+}
+
+// Acquaintance knows whether the hub is the one that the agent works for.
+type Acquaintance interface {
+	// Meet looks at the hub before a renewal that does not follow on one which the hub has confirmed to this process.
+	Meet(ctx context.Context, lease *coordinationv1.Lease) error
+	// Renewing prepares a Lease that is about to be written; Renewed takes in that the hub has confirmed it.
+	Renewing(ctx context.Context, lease *coordinationv1.Lease)
+	Renewed(lease *coordinationv1.Lease)
+	// Barred tells why the agent may not work for this hub.
+	Barred() (why freeze.Bar, barred bool)
+	// Finding returns what waits for a person's acknowledgement, empty if nothing does.
+	Finding() (id string, known bool)
 }
 
 // Reporter reports until its context ends.
@@ -67,8 +84,8 @@ type Reporter struct {
 // New returns a Reporter.
 func New(deps Deps) (*Reporter, error) {
 	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
-		deps.Freeze == nil || deps.Changes == nil || deps.Holder == "" || deps.Clock == nil {
-		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, a holder and a clock")
+		deps.Freeze == nil || deps.Changes == nil || deps.Acquaintance == nil || deps.Holder == "" || deps.Clock == nil {
+		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, an acquaintance, a holder and a clock")
 	}
 	return &Reporter{Deps: deps, tenure: newTenure(deps.Holder, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
 }
@@ -95,7 +112,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
 				if _, barred := r.tenure.barred(); !barred {
-					r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, cluster) })
+					r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, r.Cluster()) })
 				}
 			}
 		}
@@ -110,6 +127,9 @@ func (r *Reporter) Start(ctx context.Context) error {
 			return nil
 		case <-r.Changes:
 			statusAt = r.Clock.Now()
+			if r.outdated() {
+				renewAt = statusAt
+			}
 		case <-timer.C():
 		}
 		timer.Stop()
@@ -164,6 +184,10 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 		capacity: r.capacity.offer(r.Capacity(ctx), r.Clock.Now()),
 	}
 	known.clusterUID, known.kubernetesVersion = r.Target()
+	known.finding, known.findingKnown = r.Acquaintance.Finding()
+	if r.Orphans != nil {
+		known.orphans, known.orphansKnown = r.Orphans()
+	}
 	own := statusOf(cluster.Status, known)
 	if same(cluster.Status, own) {
 		return nil

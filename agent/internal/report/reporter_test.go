@@ -26,9 +26,45 @@ type bed struct {
 	name    string
 	changes chan struct{}
 
+	hub stranger
+
 	mu      sync.Mutex
 	cluster *v1alpha1.Cluster
 	state   freeze.State
+}
+
+// stranger is an acquaintance that finds what the test says.
+type stranger struct {
+	mu      sync.Mutex
+	finding string
+	met     int
+}
+
+func (s *stranger) find(finding string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finding = finding
+}
+
+func (s *stranger) Meet(context.Context, *coordinationv1.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.met++
+	return nil
+}
+
+func (s *stranger) Renewing(context.Context, *coordinationv1.Lease) {}
+func (s *stranger) Renewed(*coordinationv1.Lease)                   {}
+
+func (s *stranger) Barred() (freeze.Bar, bool) {
+	finding, _ := s.Finding()
+	return freeze.Bar{Reason: v1alpha1.ReasonHubRestored}, finding != ""
+}
+
+func (s *stranger) Finding() (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finding, true
 }
 
 func (b *bed) set(state freeze.State) {
@@ -77,7 +113,7 @@ func newBed(t *testing.T) *bed {
 	reporter, err := New(Deps{
 		Client: b.admin, Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
 		Capacity: func(context.Context) corev1.ResourceList { return cores("12") },
-		Freeze:   b.get, Changes: b.changes, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
+		Freeze:   b.get, Changes: b.changes, Acquaintance: &b.hub, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	done := make(chan struct{})
@@ -154,4 +190,18 @@ func TestALeaseThatWasTakenAwayComesBack(t *testing.T) {
 	g.Eventually(func() (err error) { lease, err = b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
 	g.Expect(b.admin.Delete(t.Context(), lease)).To(Succeed())
 	g.Eventually(func() error { _, err := b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
+}
+
+func TestAFindingIsToldWithTheLease(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	b.hub.find("f1")
+	b.join(g)
+	g.Eventually(func() error { _, err := b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
+	g.Expect(b.refresh(g).Status.UnacknowledgedHub).To(Equal("f1"), "before the first renewal")
+	b.hub.find("")
+	b.set(thawed())
+	g.Eventually(func() string { return b.refresh(g).Status.UnacknowledgedHub }).WithTimeout(agenttest.Wait).Should(BeEmpty())
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	g.Expect(b.hub.met).To(Equal(1), "renewals that follow on one another prove the hub themselves")
 }

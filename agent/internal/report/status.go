@@ -17,9 +17,15 @@ import (
 type facts struct {
 	clusterUID, kubernetesVersion, agentVersion string
 	capacity                                    corev1.ResourceList
-	freeze                                      freeze.State
-	generation                                  int64
-	now                                         time.Time
+	// finding is what waits for a person's acknowledgement.
+	finding      string
+	findingKnown bool
+	// orphans is what has no Machine on the hub.
+	orphans      *v1alpha1.Orphans
+	orphansKnown bool
+	freeze       freeze.State
+	generation   int64
+	now          time.Time
 }
 
 // ownConditions are the condition types that the agent writes on a Cluster.
@@ -29,7 +35,14 @@ var ownConditions = []string{v1alpha1.ClusterTargetReachableCondition, v1alpha1.
 func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	after := v1alpha1.ClusterStatus{
 		ClusterUID: before.ClusterUID, KubernetesVersion: before.KubernetesVersion,
-		AgentVersion: f.agentVersion, Capacity: before.Capacity,
+		AgentVersion: f.agentVersion, Capacity: before.Capacity, UnacknowledgedHub: before.UnacknowledgedHub,
+		Orphans: before.Orphans,
+	}
+	if f.findingKnown {
+		after.UnacknowledgedHub = f.finding
+	}
+	if f.orphansKnown {
+		after.Orphans = f.orphans
 	}
 	if f.clusterUID != "" {
 		after.ClusterUID = f.clusterUID
@@ -47,7 +60,7 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	}
 	for _, condition := range []metav1.Condition{targetReachable(f), agentFrozen(f)} {
 		known := meta.FindStatusCondition(after.Conditions, condition.Type)
-		if known != nil && known.Status == condition.Status && known.Reason == condition.Reason {
+		if known != nil && known.Status == condition.Status && known.Reason == condition.Reason && before.UnacknowledgedHub == after.UnacknowledgedHub {
 			// The message of a failing probe changes from one to the next; the first one is telling enough.
 			condition.Message = known.Message
 		}
@@ -90,7 +103,8 @@ func agentFrozen(f facts) metav1.Condition {
 // same tells whether the Cluster has the agent's part of the status already.
 func same(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
 	if cluster.ClusterUID != own.ClusterUID || cluster.KubernetesVersion != own.KubernetesVersion ||
-		cluster.AgentVersion != own.AgentVersion || !equality.Semantic.DeepEqual(cluster.Capacity, own.Capacity) {
+		cluster.AgentVersion != own.AgentVersion || cluster.UnacknowledgedHub != own.UnacknowledgedHub || !equality.Semantic.DeepEqual(cluster.Capacity, own.Capacity) ||
+		!equality.Semantic.DeepEqual(cluster.Orphans, own.Orphans) {
 		return false
 	}
 	for _, condition := range own.Conditions {

@@ -163,3 +163,24 @@ func TestSum(t *testing.T) {
 		t.Error("no nodes have no capacity, which is known")
 	}
 }
+
+func TestOrphansAreReportedWhenTheyAreKnown(t *testing.T) {
+	orphans := &v1alpha1.Orphans{Instances: 1, Names: []string{"instance/lost"}}
+	f := known()
+	f.orphans, f.orphansKnown = orphans, true
+	status := statusOf(v1alpha1.ClusterStatus{}, f)
+	if diff := cmp.Diff(orphans, status.Orphans); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if same(v1alpha1.ClusterStatus{}, status) {
+		t.Error("a status without them counts as the same")
+	}
+	f.orphansKnown = false
+	if diff := cmp.Diff(status, statusOf(status, f)); diff != "" {
+		t.Errorf("what is not known has changed (-before +after):\n%s", diff)
+	}
+	f.orphans, f.orphansKnown = nil, true
+	if got := statusOf(status, f).Orphans; got != nil {
+		t.Errorf("there are none any more, and the status has %v", got)
+	}
+}

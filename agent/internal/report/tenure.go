@@ -58,7 +58,7 @@ func (t *tenure) consider(lease *coordinationv1.Lease) (may bool) {
 }
 
 func durationOf(lease *coordinationv1.Lease) time.Duration {
-	return time.Duration(max(ptr.Deref(lease.Spec.LeaseDurationSeconds, defaultGraceSeconds), 1)) * time.Second
+	return time.Duration(max(ptr.Deref(lease.Spec.LeaseDurationSeconds, v1alpha1.DefaultHeartbeat.GraceSeconds), 1)) * time.Second
 }
 
 // renewing takes in that a renewal is begun. Its answer may be lost: if it makes the Lease shorter, others count by

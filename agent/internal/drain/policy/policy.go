@@ -54,13 +54,14 @@ type Report struct {
 }
 
 // Split tells apart the pods to evict now and those that are being deleted already. Pods of a Node that nobody
-// hears of are in neither once they are given up.
-func Split(pods []corev1.Pod, unreachable bool, now time.Time) (evict, leaving []corev1.Pod) {
+// hears of are in neither once they are given up. since returns the time since another that counts: a kubelet that
+// was cut off has had no chance to say that a pod has ended.
+func Split(pods []corev1.Pod, unreachable bool, since func(time.Time) time.Duration) (evict, leaving []corev1.Pod) {
 	for _, pod := range pods {
 		switch {
 		case pod.DeletionTimestamp == nil:
 			evict = append(evict, pod)
-		case !unreachable || now.Sub(pod.DeletionTimestamp.Time) < abandonAfter:
+		case !unreachable || since(pod.DeletionTimestamp.Time) < abandonAfter:
 			leaving = append(leaving, pod)
 		}
 	}

@@ -36,13 +36,18 @@ func names(pods []corev1.Pod) string {
 
 func TestSplit(t *testing.T) {
 	pods := []corev1.Pod{pod("stays", -1), pod("leaves", time.Minute), pod("stuck", time.Hour)}
-	evict, leaving := Split(pods, false, now)
+	since := func(t time.Time) time.Duration { return now.Sub(t) }
+	evict, leaving := Split(pods, false, since)
 	if names(evict) != "stays" || names(leaving) != "leaves stuck" {
 		t.Errorf("on a node that is well: evict %q, wait for %q", names(evict), names(leaving))
 	}
-	evict, leaving = Split(pods, true, now)
+	evict, leaving = Split(pods, true, since)
 	if names(evict) != "stays" || names(leaving) != "leaves" {
 		t.Errorf("on a node that nobody hears of: evict %q, wait for %q", names(evict), names(leaving))
+	}
+	_, leaving = Split(pods, true, func(t time.Time) time.Duration { return now.Sub(t) - 59*time.Minute })
+	if names(leaving) != "leaves stuck" {
+		t.Errorf("after a freeze of 59 minutes: wait for %q", names(leaving))
 	}
 }
 

@@ -16,6 +16,8 @@ type Update struct {
 	Unsupported string
 	// Waiting says what a Machine whose update has not begun has to wait for; empty for nothing.
 	Waiting string
+	// Limited says what any update has to wait for after a freeze, begun or not; empty for nothing.
+	Limited string
 	// Cordoned: the agent has cordoned the Node for the update.
 	Cordoned bool
 }
@@ -64,6 +66,8 @@ func update(o Observation) []Action {
 		return nil
 	case !Joined(o):
 		return []Action{UpdateInstance}
+	case o.Update.Limited != "":
+		return nil
 	case o.Update.Waiting != "" && !Begun(o):
 		return nil
 	case o.Limits.SkipDrain:

@@ -244,6 +244,11 @@ func TestProgress(t *testing.T) {
 	if Progress(pending("a")) != Progress(pending("b")) {
 		t.Error("another message counts as a step")
 	}
+	stale := pending("a")
+	meta.SetStatusCondition(&stale.Conditions, metav1.Condition{Type: v1alpha1.MachineStaleCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAgentSilent})
+	if Progress(stale) != Progress(pending("a")) {
+		t.Error("the hub's marker counts as a step")
+	}
 	if Progress(pending("a")) == Progress(running) {
 		t.Error("a pod that runs does not count as a step")
 	}

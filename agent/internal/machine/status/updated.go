@@ -68,7 +68,7 @@ func outOfDate(in Input, begun bool) (state metav1.ConditionStatus, reason, mess
 	case in.Frozen:
 		return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, "nothing is updated while the agent is frozen"
 	}
-	return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, in.Update.Waiting
+	return metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate, sentence(in.Update.Waiting, in.Update.Limited)
 }
 
 func awaited(in Input) string {

@@ -69,6 +69,9 @@ func Progress(status v1alpha1.MachineStatus) string {
 		steps = append(steps, string(status.NodeRef.UID))
 	}
 	for _, condition := range status.Conditions {
+		if condition.Type == v1alpha1.MachineStaleCondition {
+			continue // The hub's word, and none about the machine.
+		}
 		steps = append(steps, fmt.Sprintf("%s=%s/%s", condition.Type, condition.Status, condition.Reason))
 	}
 	slices.Sort(steps[2:])

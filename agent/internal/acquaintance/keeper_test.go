@@ -1,0 +1,395 @@
+package acquaintance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+var errAway = errors.New("the target is away")
+
+// bed is a Keeper with a hub and a store, one API server both, which the test asks to look.
+type bed struct {
+	*WithT
+	t     *testing.T
+	admin client.WithWatch
+	name  string
+	clock *clocktesting.FakeClock
+	// away: the store cannot be reached. instances is what the cluster has.
+	away      bool
+	instances int
+
+	keeper *Keeper
+	last   *v1alpha1.Cluster
+	nonces int
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
+	var err error
+	b.admin, err = client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: scheme.New()})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.name = agenttest.Namespace(t, b.admin)
+	b.Expect(b.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
+	b.restart()
+	return b
+}
+
+// restart begins with a new process.
+func (b *bed) restart() {
+	b.t.Helper()
+	refuse := func() error {
+		if b.away {
+			return errAway
+		}
+		return nil
+	}
+	store := interceptor.NewClient(b.admin, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			return errors.Join(refuse(), c.Get(ctx, key, o, options...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if b.away {
+				return errAway
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if b.away {
+				return errAway
+			}
+			return c.Update(ctx, o, options...)
+		},
+	})
+	b.last = nil
+	keeper, err := New(Deps{
+		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
+		Last: func() *v1alpha1.Cluster { return b.last }, Seen: func(c *v1alpha1.Cluster) { b.last = c },
+		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
+		Clock: b.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	keeper.Instances(func(context.Context) (int, error) { return b.instances, nil })
+	b.keeper = keeper
+}
+
+func (b *bed) lease() *coordinationv1.Lease {
+	b.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
+	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
+	return lease
+}
+
+// renew does what the reporter does: read if it has just begun, and write.
+func (b *bed) renew(read bool) {
+	b.t.Helper()
+	lease := b.lease()
+	if read {
+		b.Expect(b.keeper.Meet(b.t.Context(), lease)).To(Succeed())
+	}
+	b.clock.Step(10 * time.Second)
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
+	b.keeper.Renewing(b.t.Context(), lease)
+	if lease.ResourceVersion == "" {
+		b.Expect(b.admin.Create(b.t.Context(), lease)).To(Succeed())
+	} else {
+		b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+	}
+	b.keeper.Renewed(lease)
+}
+
+// turnBack lets the Lease show a renewal that is so much older.
+func (b *bed) turnBack(by time.Duration) {
+	b.t.Helper()
+	lease := b.lease()
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-by)))
+	lease.Annotations = nil
+	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+}
+
+func (b *bed) look() { b.keeper.attempt(b.t.Context()) }
+
+// reason is why the agent may not work for the hub.
+func (b *bed) reason() string {
+	why, _ := b.keeper.Barred()
+	return why.Reason
+}
+
+func (b *bed) machine() *v1alpha1.Machine {
+	b.t.Helper()
+	machine := agenttest.Machine(b.name, "m1")
+	machine.Finalizers = nil
+	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
+	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	return machine
+}
+
+// known is a bed whose agent works for its hub, with one Machine and its instance.
+func known(t *testing.T) *bed {
+	t.Helper()
+	b := newBed(t)
+	b.machine()
+	b.instances = 1
+	b.renew(true)
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+	b.renew(false)
+	b.look()
+	return b
+}
+
+func (b *bed) kept() bool {
+	b.t.Helper()
+	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
+	return kept
+}
+
+func TestAFirstHubIsMetAndRemembered(t *testing.T) {
+	b := newBed(t)
+	b.Expect(b.reason()).To(BeEmpty(), "that the Lease is not held is another's word")
+	b.look()
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), &corev1.ConfigMap{})).
+		To(Satisfy(apierrors.IsNotFound), "nothing is stored about a hub that was not met")
+	b.renew(true)
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
+	_, judged := b.keeper.Finding()
+	b.Expect(judged).To(BeFalse())
+	b.Expect(b.kept()).To(BeTrue())
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+	b.renew(false)
+	b.Expect(b.kept()).To(BeFalse())
+	b.Expect(testutil.ToFloat64(b.keeper.Metrics.outcomes.WithLabelValues("Met"))).To(Equal(1.0))
+
+	// At rest the memory is written as the mark moves on, and no more often.
+	version := func() string {
+		stored := &corev1.ConfigMap{}
+		b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+		return stored.ResourceVersion
+	}
+	b.look()
+	before := version()
+	writes := 0
+	for range 30 { // Five minutes.
+		b.renew(false)
+		b.look()
+		if now := version(); now != before {
+			before = now
+			writes++
+		}
+	}
+	b.Expect(writes).To(Equal(2))
+}
+
+func TestARestartGoesOnWithTheSameHub(t *testing.T) {
+	b := known(t)
+	b.renew(false)
+	b.Expect(b.keeper.Leave(t.Context())).To(Succeed())
+	b.restart()
+	b.renew(true)
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+
+	// One that was killed has stored an older mark, which is as good.
+	for range 5 {
+		b.renew(false)
+	}
+	b.restart()
+	b.renew(true)
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
+func TestARestoredHubIsNoticedAtOnce(t *testing.T) {
+	b := known(t)
+	broken := b.keeper.Continuity()
+	b.turnBack(time.Second)
+	b.Expect(b.reason()).To(BeEmpty())
+	b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked), "before anything is done for it")
+	b.Expect(broken.Start(t.Context())).To(MatchError(ErrBroken))
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
+	finding, _ := b.keeper.Finding()
+
+	// It stays so, whatever is renewed, and for the next process too.
+	b.renew(true)
+	b.look()
+	b.restart()
+	b.renew(true)
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
+	b.look()
+	again, judged := b.keeper.Finding()
+	b.Expect(judged).To(BeTrue())
+	b.Expect(again).To(Equal(finding))
+	b.clock.Step(lookEvery)
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
+
+	cluster := b.last.DeepCopy()
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
+	b.last = cluster
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+	b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
+func TestWithoutItsStoreTheAgentWaits(t *testing.T) {
+	b := known(t)
+	b.turnBack(time.Hour)
+	b.restart()
+	b.away = true
+	b.renew(true)
+	b.look()
+	why, _ := b.keeper.Barred()
+	b.Expect(why.Reason).To(Equal(v1alpha1.ReasonHubUnchecked))
+	b.Expect(why.Message).To(ContainSubstring(errAway.Error()))
+	b.renew(false)
+	b.Expect(b.kept()).To(BeTrue())
+
+	// The Lease tells the next process what it showed.
+	b.restart()
+	b.away = false
+	b.renew(true)
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
+}
+
+func TestAnAnswerThatIsLostIsNoBreak(t *testing.T) {
+	b := known(t)
+	lease := b.lease()
+	b.clock.Step(10 * time.Second)
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
+	b.keeper.Renewing(t.Context(), lease)
+	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed()) // Nobody calls Renewed.
+	b.renew(true)
+	b.Expect(b.reason()).To(BeEmpty())
+	b.away = true // The store is away and comes back, which is none either.
+	b.clock.Step(storeEvery)
+	b.renew(false)
+	b.look()
+	b.renew(true)
+	b.Expect(b.reason()).To(BeEmpty())
+	b.away = false
+	b.look()
+	b.renew(true)
+	b.Expect(b.reason()).To(BeEmpty())
+	b.Expect(b.kept()).To(BeFalse())
+}
+
+func TestAClockThatIsSetBackIsNoRestore(t *testing.T) {
+	for name, away := range map[string]bool{"with the store": false, "without the store": true} {
+		t.Run(name, func(t *testing.T) {
+			b := known(t)
+			b.clock.Step(storeEvery)
+			b.renew(false)
+			b.look() // The store knows it.
+			b.clock.SetTime(b.clock.Now().Add(-time.Hour))
+			b.away = away
+			b.renew(false)
+			b.Expect(b.kept()).To(Equal(away), "what cannot be stored stays in the Lease")
+			b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+			b.Expect(b.reason()).To(BeEmpty())
+			b.renew(true)
+			b.Expect(b.reason()).To(BeEmpty())
+
+			b.away = false
+			b.restart()
+			b.renew(true)
+			b.look()
+			b.Expect(b.reason()).To(BeEmpty(), "nor for the next process")
+		})
+	}
+}
+
+func TestAClusterThatIsMadeAnew(t *testing.T) {
+	b := known(t)
+	remake := func() {
+		b.Expect(b.admin.Delete(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
+		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}}
+		b.Expect(b.admin.Create(t.Context(), cluster)).To(Succeed())
+		b.last = cluster // A probe has seen it.
+	}
+	remake()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubChanged))
+	b.instances = 0
+	b.clock.Step(lookEvery)
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty(), "nothing is left to lose")
+	remake()
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
+func TestMachinesThatVanish(t *testing.T) {
+	b := known(t)
+	b.Expect(b.admin.Delete(t.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty(), "it is not looked all the time")
+	b.clock.Step(lookEvery)
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
+	b.machine()
+	b.clock.Step(lookEvery)
+	b.look()
+	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty), "until somebody has looked")
+}
+
+func TestAMemoryThatCannotBeRead(t *testing.T) {
+	b := known(t)
+	stored := &corev1.ConfigMap{}
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+	stored.Data[memoryKey] = "rubbish"
+	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
+	b.restart()
+	b.renew(true)
+	b.look()
+	why, _ := b.keeper.Barred()
+	b.Expect(why.Message).To(ContainSubstring("memory.json of ConfigMap " + b.name + "/hollowfleet-hub-" + b.name))
+
+	b.Expect(b.admin.Delete(t.Context(), stored)).To(Succeed())
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
+// Another process that stores meanwhile is not overwritten.
+func TestAnotherMemoryIsNotOverwritten(t *testing.T) {
+	b := known(t)
+	b.Expect(b.keeper.Store.save(t.Context(), b.keeper.stored)).To(Succeed())
+	stored := &corev1.ConfigMap{}
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+	metav1.SetMetaDataLabel(&stored.ObjectMeta, "touched", "true")
+	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
+	b.clock.Step(storeEvery)
+	b.renew(false)
+	b.look()
+	b.Expect(b.keeper.problem).To(ContainSubstring("the object has been modified"))
+	b.clock.Step(lookEvery)
+	b.look()
+	b.Expect(b.keeper.problem).To(BeEmpty())
+	b.Expect(b.reason()).To(BeEmpty())
+}

@@ -1,0 +1,193 @@
+package relist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/relist/plan"
+)
+
+const (
+	// pollInterval is how often the caches are looked at while they are behind.
+	pollInterval = 200 * time.Millisecond
+	// againStart and againMax bound how soon a kind is listed again.
+	againStart, againMax = 2 * time.Second, 30 * time.Second
+)
+
+// ErrWentBack says that an API server has gone back to an older state, such as one that was restored from a backup.
+// The watches of the caches wait for what comes after what they have seen, so that the caches have to be made anew.
+var ErrWentBack = errors.New("an API server has gone back to an older state")
+
+// Freeze is what a Relister has to know of the freeze monitor, and tells it.
+type Freeze interface {
+	// Relist tells whether it is time to list, and the number of the freeze for which that is.
+	Relist() (freeze uint64, due bool)
+	// Relisting says how far that is; Relisted that it is through.
+	Relisting(freeze uint64, message string)
+	Relisted(freeze uint64)
+}
+
+// Deps are what a Relister works with. All are required but Log.
+type Deps struct {
+	Caches *Caches
+	// Prepare makes those informers that have to be there before the first act.
+	Prepare func(context.Context) error
+	Freeze  Freeze
+	// Changes receives after the freeze state has changed.
+	Changes <-chan struct{}
+	Clock   clock.Clock
+	Log     logr.Logger
+	Metrics *Metrics
+}
+
+// Relister lists the world after every freeze.
+type Relister struct{ Deps }
+
+// New returns a Relister.
+func New(deps Deps) (*Relister, error) {
+	if deps.Caches == nil || deps.Prepare == nil || deps.Freeze == nil || deps.Changes == nil || deps.Clock == nil || deps.Metrics == nil {
+		return nil, errors.New("the relister needs caches, their preparation, the freeze state and its changes, a clock and metrics")
+	}
+	return &Relister{Deps: deps}, nil
+}
+
+// Start lists whenever it is due, until ctx ends. It implements manager.Runnable. The error is ErrWentBack when the
+// caches have to be made anew.
+func (r *Relister) Start(ctx context.Context) error {
+	for {
+		if freeze, due := r.Freeze.Relist(); due && ctx.Err() == nil {
+			if err := r.relist(ctx, freeze); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Changes:
+		}
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (r *Relister) NeedLeaderElection() bool { return false }
+
+// round is the work of one freeze on one kind.
+type round struct {
+	informer
+	// demand is nil before the first list; behind is in how many objects the cache does not meet it.
+	demand *plan.Demand
+	behind int
+	// listAt is when it is listed the next time, again the wait after that.
+	listAt time.Time
+	again  time.Duration
+	err    error
+}
+
+func (r *round) through() bool { return r.demand != nil && r.behind == 0 }
+
+func (r *round) look() { r.behind = r.demand.Behind(r.shared.GetStore().ListKeys(), r.cached) }
+
+// relist brings the agent through the thaw of one freeze, or returns when something else freezes it.
+func (r *Relister) relist(ctx context.Context, freeze uint64) error {
+	begun := r.Clock.Now()
+	var rounds []*round
+	for ctx.Err() == nil {
+		if now, due := r.Freeze.Relist(); !due || now != freeze {
+			return nil
+		}
+		if rounds == nil {
+			rounds = r.rounds(ctx, freeze)
+		}
+		for _, one := range rounds {
+			if err := r.step(ctx, one); err != nil {
+				r.Metrics.rebuilds.Inc()
+				return err
+			}
+		}
+		if rounds != nil && !slices.ContainsFunc(rounds, func(one *round) bool { return !one.through() }) {
+			r.Metrics.duration.Observe(r.Clock.Since(begun).Seconds())
+			r.Log.Info("Having listed the world after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
+			r.Freeze.Relisted(freeze)
+			return nil
+		}
+		if rounds != nil {
+			r.Freeze.Relisting(freeze, progress(rounds))
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.Clock.After(pollInterval):
+		}
+	}
+	return nil
+}
+
+// rounds returns one round for each kind, nil while not all informers can be made.
+func (r *Relister) rounds(ctx context.Context, freeze uint64) []*round {
+	bounded, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	if err := r.Prepare(bounded); err != nil {
+		r.Freeze.Relisting(freeze, "making the caches: "+err.Error())
+		return nil
+	}
+	rounds := []*round{}
+	for _, one := range r.Caches.all() {
+		rounds = append(rounds, &round{informer: one, again: againStart})
+	}
+	return rounds
+}
+
+// step lists a kind if it is time to, else it looks what its cache still lacks.
+func (r *Relister) step(ctx context.Context, one *round) error {
+	now := r.Clock.Now()
+	switch {
+	case one.through():
+		return nil
+	case !one.shared.HasSynced():
+		return nil
+	case now.Before(one.listAt):
+		if one.demand != nil {
+			one.look()
+		}
+		return nil
+	}
+	one.listAt, one.again = now.Add(one.again), min(2*one.again, againMax)
+	seen := one.shared.LastSyncResourceVersion()
+	listing, err := one.list(ctx)
+	if one.err = err; err != nil {
+		return nil //nolint:nilerr // it is told with the progress, and tried again
+	}
+	if plan.WentBack(listing, seen) {
+		return fmt.Errorf("%w: %s were seen at version %s, and are listed at %s", ErrWentBack, one.what, seen, listing.Version)
+	}
+	if one.demand != nil {
+		one.demand.Relax(listing)
+		one.look()
+		return nil
+	}
+	one.demand = plan.DemandOf(listing)
+	one.look()
+	r.Metrics.behind.Add(float64(one.behind))
+	return nil
+}
+
+// progress says what the thaw waits for.
+func progress(rounds []*round) string {
+	for _, one := range rounds {
+		switch {
+		case one.err != nil:
+			return one.err.Error()
+		case one.demand == nil:
+			return "the cache of " + one.what + " is not filled yet"
+		case one.behind > 0:
+			return fmt.Sprintf("the cache of %s is behind in %d objects", one.what, one.behind)
+		}
+	}
+	return ""
+}
