@@ -19,6 +19,9 @@ const (
 	DefaultMetricsAddress  = "127.0.0.1:8080"
 	DefaultConcurrency     = 4
 	DefaultShutdownTimeout = 15 * time.Second
+	DefaultSafetyUp        = 2
+	DefaultSafetyDown      = 1
+	DefaultSafetyPeriod    = time.Minute
 )
 
 // disabled is the address of a server that is not to run.
@@ -44,6 +47,12 @@ type Options struct {
 	PprofAddress string
 	// Heartbeat is for what Clusters leave open. Default: every 10 seconds, silent after 40.
 	Heartbeat v1alpha1.Heartbeat
+	// SafetyUp is how many Machines more than were asked for freeze a MachineSet and its MachineDeployment; they thaw
+	// when there are SafetyDown fewer than that. Defaults 2 and 1.
+	SafetyUp, SafetyDown int
+	// SafetyPeriod is how often all MachineSets are looked through for that, beside at each Machine that comes.
+	// Default 1m.
+	SafetyPeriod time.Duration
 	// Concurrency is how many objects of each kind are worked on at once. Default 4.
 	Concurrency int
 	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
@@ -60,11 +69,23 @@ func (o Options) complete() (Options, error) {
 	setDefault(&o.PprofAddress, disabled)
 	setDefault(&o.Concurrency, DefaultConcurrency)
 	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	setDefault(&o.SafetyUp, DefaultSafetyUp)
+	setDefault(&o.SafetyDown, DefaultSafetyDown)
+	setDefault(&o.SafetyPeriod, DefaultSafetyPeriod)
 	switch {
 	case o.Heartbeat.PeriodSeconds < 0 || o.Heartbeat.GraceSeconds < 0:
 		return o, errors.New("heartbeat period and grace must be at least a second")
 	case o.Heartbeat.GraceSeconds != 0 && o.Heartbeat.GraceSeconds < 2*o.Heartbeat.PeriodSeconds:
 		return o, errors.New("heartbeat grace must be at least twice the heartbeat period, or one lost renewal counts as a lost agent")
+	case o.SafetyUp < 0:
+		return o, errors.New("--safety-up must be 1 or more")
+	case o.SafetyDown < 0:
+		return o, errors.New("--safety-down must be 1 or more")
+	case o.SafetyDown > o.SafetyUp:
+		return o, fmt.Errorf("--safety-down must be at most --safety-up, which is %d: else a MachineSet that froze would not thaw "+
+			"with as many Machines as were asked for", o.SafetyUp)
+	case o.SafetyPeriod < 0:
+		return o, errors.New("--machine-safety-overshooting-period must be more than 0s")
 	case o.Concurrency < 0:
 		return o, errors.New("concurrency must be 1 or more")
 	case o.ShutdownTimeout < 0:

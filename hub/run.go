@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,26 +21,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaling"
+	"github.com/hollowfleet/hollowfleet/hub/internal/census"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/clusterprofile"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/ocm"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/registration"
+	"github.com/hollowfleet/hollowfleet/hub/internal/staleness"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-const (
-	// leaderLease is the name of the Lease that the leader holds, and of the hub in events.
-	leaderLease = "hollowfleet-hub"
-	// An object that fails is tried again after firstRetry, then twice as long each time, up to lastRetry.
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = time.Minute
-)
+// leaderLease is the name of the Lease that the leader holds, and of the hub in events.
+const leaderLease = "hollowfleet-hub"
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;create
 
@@ -71,6 +67,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := addProbes(hub); err != nil {
 		return err
 	}
+	defer census.Serve(hub.GetClient())()
 	options.Logger.Info("Starting hub", "server", options.Config.Host)
 	if err := hub.Start(ctx); err != nil {
 		return fmt.Errorf("running the hub: %w", err)
@@ -123,7 +120,7 @@ func ensureNamespace(ctx context.Context, options Options) error {
 func addControllers(hub manager.Manager, options Options) error {
 	recorder := hub.GetEventRecorder(leaderLease)
 	now := clock.RealClock{}
-	agents := &witness.Agents{}
+	agents, worked := &witness.Agents{}, witness.NewSets(now)
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
 		Heartbeat: options.Heartbeat,
@@ -135,25 +132,28 @@ func addControllers(hub manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	safety := overshoot.Limits{Up: options.SafetyUp, Down: options.SafetyDown}
 	sets, err := machineset.New(machineset.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Clock: now,
+		Safety: safety, SafetyPeriod: options.SafetyPeriod,
 	})
 	if err != nil {
 		return err
 	}
 	deployments, err := machinedeployment.New(machinedeployment.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Clock: now,
+		Safety: safety,
 	})
 	if err != nil {
 		return err
 	}
 	for _, setup := range []func(ctrl.Manager, controller.Options) error{
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager,
-		autoscaling.SetupWithManager, ocm.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
+		autoscaling.SetupWithManager, staleness.SetupWithManager, ocm.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
 	} {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:             reconciler.Retries(),
 		})
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,6 +129,17 @@ func (r *running) get(address, path string) int {
 	return response.StatusCode
 }
 
+// measured is what the hub tells Prometheus.
+func (r *running) measured() string {
+	r.t.Helper()
+	response, err := http.Get("http://" + r.metrics + "/metrics")
+	r.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	r.Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
+
 func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
 	r.t.Helper()
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
@@ -241,6 +253,59 @@ func (r *running) update(deployment *v1alpha1.MachineDeployment, change func()) 
 	}).Should(Succeed())
 }
 
+func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
+	r := start(t)
+	deployment := r.deployment(2)
+	r.become(deployment, 2)
+	sets := &v1alpha1.MachineSetList{}
+	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
+	set := &sets.Items[0]
+	var together sync.WaitGroup
+	for range 20 {
+		together.Go(func() {
+			hubtest.Create(t, r.direct, &v1alpha1.Machine{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
+				},
+				Spec: v1alpha1.MachineSpec{ClusterName: set.Namespace, MachineTemplateBody: set.Spec.Template.Spec},
+			})
+		})
+	}
+	together.Wait()
+	frozen := func(g Gomega, want bool) {
+		for object, list := range map[client.Object]*[]metav1.Condition{deployment: &deployment.Status.Conditions, set: &set.Status.Conditions} {
+			g.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			condition := meta.FindStatusCondition(*list, v1alpha1.FrozenCondition)
+			g.Expect(condition).NotTo(BeNil())
+			if want {
+				g.Expect(condition.Status).To(Equal(metav1.ConditionTrue), "%T: %v", object, condition)
+				g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonOvershoot))
+				g.Expect(object.GetLabels()).To(HaveKeyWithValue(v1alpha1.FrozenLabel, v1alpha1.ReasonOvershoot))
+			} else {
+				g.Expect(condition.Status).To(Equal(metav1.ConditionFalse), "%T: %v", object, condition)
+				g.Expect(object.GetLabels()).NotTo(HaveKey(v1alpha1.FrozenLabel))
+			}
+		}
+	}
+	r.Eventually(frozen).WithArguments(true).WithTimeout(time.Minute).Should(Succeed())
+	r.Expect(r.measured()).To(MatchRegexp(`hollowfleet_frozen{reason="Overshoot",scope="machinedeployment"} 1`))
+	left := len(hubtest.Machines(t, r.direct, set.Namespace))
+	r.Consistently(func(g Gomega) {
+		frozen(g, true)
+		g.Expect(hubtest.Machines(t, r.direct, set.Namespace)).To(HaveLen(left), "frozen means frozen")
+	}).WithTimeout(5 * time.Second).WithPolling(time.Second).Should(Succeed())
+
+	for _, machine := range hubtest.Machines(t, r.direct, set.Namespace) {
+		if strings.HasPrefix(machine.Name, "intruder-") {
+			r.Expect(r.direct.Delete(t.Context(), &machine)).To(Succeed())
+		}
+	}
+	r.Eventually(frozen).WithArguments(false).WithTimeout(time.Minute).Should(Succeed())
+	r.become(deployment, 2)
+	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
+}
+
 func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r := start(t)
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}}
@@ -255,6 +320,12 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 		return string(condition.Status) + " " + condition.Reason
 	}
 	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonNeverSeen))
+	machine := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "m"},
+		Spec:       v1alpha1.MachineSpec{ClusterName: cluster.Name, MachineTemplateBody: hubtest.Template(nil).Spec},
+	}
+	hubtest.Create(t, r.direct, machine)
+	hubtest.MarkReady(t, r.direct, machine, true, time.Now())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: v1alpha1.AgentLeaseName}}
 	hubtest.Create(t, r.direct, lease)
 	renew := func() string {
@@ -268,21 +339,23 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Expect(cluster.ResourceVersion).To(Equal(version), "renewals cause no write")
 	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
 	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
+	stale := func() []metav1.Condition {
+		machine := hubtest.Machines(t, r.direct, cluster.Name)[0]
+		r.Expect(meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)).To(BeTrue(), "readiness is what was known last")
+		return machine.Status.Conditions
+	}
+	marker := HaveField("Type", v1alpha1.MachineStaleCondition)
+	r.Eventually(stale).WithTimeout(30 * time.Second).Should(ContainElement(marker))
 	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Eventually(func() []metav1.Condition { renew(); return stale() }).WithTimeout(30 * time.Second).ShouldNot(ContainElement(marker))
+	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }
 
 func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r := start(t)
 	r.Expect(r.get(r.health, "/healthz")).To(Equal(http.StatusOK))
 	r.deployment(1)
-	r.Eventually(func() string {
-		response, err := http.Get("http://" + r.metrics + "/metrics")
-		r.Expect(err).NotTo(HaveOccurred())
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		r.Expect(err).NotTo(HaveOccurred())
-		return string(body)
-	}).WithTimeout(30 * time.Second).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
+	r.Eventually(r.measured).WithTimeout(30 * time.Second).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: hub.DefaultNamespace, Name: "hollowfleet-hub"}
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())

@@ -66,6 +66,10 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags.StringVar(&options.PprofAddress, "pprof-address", "", "address that serves profiles under /debug/pprof; none by default")
 	flags.Var((*seconds)(&options.Heartbeat.PeriodSeconds), "heartbeat-period", "how often agents renew their Lease, for Clusters that do not say; default 10s")
 	flags.Var((*seconds)(&options.Heartbeat.GraceSeconds), "heartbeat-grace", "how long an agent may be silent, for Clusters that do not say; default 40s")
+	options.SafetyUp, options.SafetyDown, options.SafetyPeriod = hub.DefaultSafetyUp, hub.DefaultSafetyDown, hub.DefaultSafetyPeriod
+	flags.Var((*positive)(&options.SafetyUp), "safety-up", "how many Machines more than were asked for (replicas and surge) freeze a MachineSet and its MachineDeployment")
+	flags.Var((*positive)(&options.SafetyDown), "safety-down", "how many Machines fewer than that let them thaw; at most --safety-up")
+	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are looked through for too many Machines, beside at each Machine that comes")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
 	flags.StringVar(&format, "log-format", logging.Text, "format of the logs on standard error: text or json")

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
@@ -53,11 +54,36 @@ func TestADeploymentUnderAFrozenClusterStaysFrozen(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("stays frozen (ManualFreeze)"))
 }
 
+func TestASetUnderAFrozenDeploymentStaysFrozen(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	deployment := f.deployment(1)
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "workers-1", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment")),
+		}},
+		Spec: v1alpha1.MachineSetSpec{ClusterName: f.name, Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+	}
+	hubtest.Create(t, f.client, set)
+	f.succeeds("freeze machineset workers-1 --wait=false -n NAME --reason", "looking into it")
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "looking into it"))
+	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
+	hubtest.SetCondition(t, f.client, set, &set.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	f.stops(5, "has not confirmed", "unfreeze mset workers-1 --timeout 100ms -n NAME")
+
+	f.succeeds("freeze mset/workers-1 --wait=false -n NAME")
+	f.succeeds("freeze machinedeployment workers --wait=false -n NAME")
+	r := f.hollow("unfreeze machineset workers-1 -n NAME")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("stays frozen (ManualFreeze)"))
+}
+
 func TestWhatCannotBeFrozen(t *testing.T) {
 	f := newFixture(t)
 	f.fails(3, "does not exist", "freeze cluster NAME")
 	f.fails(3, "does not exist in namespace "+f.name, "unfreeze machinedeployment workers -n NAME")
-	f.fails(2, "want cluster or machinedeployment", "freeze node n1")
+	f.fails(2, "want cluster or machinedeployment or machineset", "freeze node n1")
 	f.fails(2, "want a kind and a name", "freeze cluster")
 }
 

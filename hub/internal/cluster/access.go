@@ -3,11 +3,10 @@ package cluster
 import (
 	"maps"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )

@@ -56,6 +56,9 @@ type Controller struct {
 	pacer      pace.Pacer
 }
 
+// countsPace is that of the counts of Machines: the longer they go on changing, the less often they are written.
+var countsPace = pace.Bounds{First: pace.Interval, Longest: 4 * pace.Interval}
+
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
@@ -90,11 +93,15 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	c.tell(before, cluster)
 	var next reconciler.Next
 	if !equality.Semantic.DeepEqual(before, &cluster.Status) {
-		wait := c.pacer.Wait(cluster.UID, !onlyCounts(before, &cluster.Status), now)
+		wait := c.pacer.Ease(cluster.UID, !onlyCounts(before, &cluster.Status), countsPace, now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
-	return next, errors.Join(accessErr, countErr)
+	var hearErr error
+	if equality.Semantic.DeepEqual(before, &cluster.Status) || onlyCounts(before, &cluster.Status) {
+		hearErr = c.hear(ctx, cluster)
+	}
+	return next, errors.Join(accessErr, countErr, hearErr)
 }
 
 // claim puts the hub's finalizer on cluster, so that the agent's access ends with it.

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -206,144 +203,6 @@ func TestNamespaceOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceConflict)))
 }
 
-// accessObjects are all that gives access to cluster.
-func accessObjects(cluster string) map[client.Object]client.ObjectKey {
-	return map[client.Object]client.ObjectKey{
-		&rbacv1.RoleBinding{}:        {Namespace: cluster, Name: AgentRole},
-		&rbacv1.ClusterRoleBinding{}: {Name: RoleName(cluster)},
-		&rbacv1.ClusterRole{}:        {Name: RoleName(cluster)},
-		// The same kinds once more, so that they are other keys of the map.
-		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{Kind: "ClusterRoleBinding"}}: {Name: JoinRoleName(cluster)},
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "ClusterRole"}}:               {Name: JoinRoleName(cluster)},
-	}
-}
-
-func (f *fixture) expectNoAccess() {
-	f.t.Helper()
-	for object, key := range accessObjects(f.cluster.Name) {
-		f.Expect(apierrors.IsNotFound(f.get(object, key.Namespace, key.Name))).To(BeTrue(), "%T %s", object, key)
-	}
-}
-
-func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	machine := f.machine("m")
-	f.told()
-	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.expectNoAccess()
-	f.Expect(f.condition(v1alpha1.ClusterAcceptedCondition).Reason).To(Equal(v1alpha1.ReasonDenied))
-	f.Expect(f.told()).To(ContainElements(
-		And(HavePrefix("Normal AccessRevoked"), ContainSubstring("it is denied")), HavePrefix("Warning "+v1alpha1.ReasonDenied)))
-	f.untouched(machine)
-	f.reconcile()
-	f.Expect(f.told()).To(BeEmpty(), "it is told once")
-	f.accept(v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	for object, key := range accessObjects(f.cluster.Name) {
-		f.Expect(f.get(object, key.Namespace, key.Name)).To(Succeed(), "%T %s", object, key)
-	}
-}
-
-// A namespace that cannot be read must not keep a denied cluster's access.
-func TestDenialWaitsForNothing(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.accept(v1alpha1.AcceptanceDenied)
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if object.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
-				return errors.New("injected")
-			}
-			return c.Get(ctx, key, object, options...)
-		},
-	})
-	_, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
-	f.Expect(err).To(MatchError(ContainSubstring("injected")))
-	f.expectNoAccess()
-}
-
-func TestPolicyAutoAcceptsUnlessDenied(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
-	f.refresh().Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
-	accepted := f.condition(v1alpha1.ClusterAcceptedCondition)
-	f.Expect(accepted.Status).To(Equal(metav1.ConditionTrue))
-	f.Expect(accepted.Message).To(ContainSubstring("Auto"))
-	f.Expect(f.get(&rbacv1.RoleBinding{}, f.cluster.Name, AgentRole)).To(Succeed())
-	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.expectNoAccess()
-}
-
-func TestServiceAccountIsMadeAfterAcceptanceAndBound(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptancePending)
-	f.refresh().Spec.Credential = v1alpha1.CredentialServiceAccountToken
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	name := f.cluster.Name
-	account := &corev1.ServiceAccount{}
-	f.reconcile()
-	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue())
-	f.accept(v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: v1alpha1.AgentServiceAccount}
-	local, global := &rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}
-	f.Expect(f.get(local, name, AgentRole)).To(Succeed())
-	f.Expect(f.get(global, "", RoleName(name))).To(Succeed())
-	f.Expect(local.Subjects).To(ContainElement(subject))
-	f.Expect(global.Subjects).To(ContainElement(subject))
-
-	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.expectNoAccess()
-	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed(), "its tokens are good again after another acceptance")
-
-	f.accept(v1alpha1.AcceptanceAccepted)
-	f.refresh().Spec.Credential = v1alpha1.CredentialCertificate
-	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
-	f.told()
-	f.reconcile()
-	f.Expect(apierrors.IsNotFound(f.get(account, name, v1alpha1.AgentServiceAccount))).To(BeTrue(), "tokens are its credential no longer")
-	f.Expect(f.get(local, name, AgentRole)).To(Succeed())
-	f.Expect(local.Subjects).NotTo(ContainElement(subject))
-	f.Expect(f.told()).NotTo(ContainElement(ContainSubstring("AccessRevoked")))
-}
-
-// The hub's reads may be behind its writes: a Cluster that is removed right after it was accepted must not leave its
-// access behind.
-func TestRemovalDoesNotTrustTheCache(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-			return apierrors.NewNotFound(rbacv1.Resource("stale"), key.Name)
-		},
-	})
-	f.reconcile()
-	f.expectNoAccess()
-}
-
-func TestWhatTheHubDidNotMakeIsNotRemoved(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
-	name := f.cluster.Name
-	hubtest.Create(t, f.direct, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	theirs := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: AgentRole}, RoleRef: roleRef("view")}
-	hubtest.Create(t, f.direct, theirs)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: v1alpha1.AgentServiceAccount}}
-	hubtest.Create(t, f.direct, account)
-	f.reconcile()
-	f.accept(v1alpha1.AcceptanceDenied)
-	f.reconcile()
-	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
-	f.reconcile()
-	f.Expect(f.get(theirs, name, AgentRole)).To(Succeed())
-	f.Expect(f.get(account, name, v1alpha1.AgentServiceAccount)).To(Succeed())
-}
-
 func TestRemovedClusterLeavesNamespaceAndMachines(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()
@@ -380,36 +239,6 @@ func (f *fixture) untouched(machine *v1alpha1.Machine) {
 	now := &v1alpha1.Machine{}
 	f.Expect(f.get(now, machine.Namespace, machine.Name)).To(Succeed())
 	f.Expect(now.ResourceVersion).To(Equal(machine.ResourceVersion), "the Machine was written")
-}
-
-func TestDriftedAccessIsRepaired(t *testing.T) {
-	f := newFixture(t, v1alpha1.AcceptanceAccepted)
-	f.reconcile()
-	name := f.cluster.Name
-	role := &rbacv1.ClusterRole{}
-	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
-	role.Rules[0].ResourceNames = []string{"another"}
-	f.Expect(f.direct.Update(t.Context(), role)).To(Succeed())
-	binding := &rbacv1.RoleBinding{}
-	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
-	f.Expect(f.direct.Delete(t.Context(), binding)).To(Succeed())
-	binding.ObjectMeta = metav1.ObjectMeta{Namespace: name, Name: AgentRole}
-	binding.RoleRef.Name = "view"
-	joining := &rbacv1.ClusterRoleBinding{}
-	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
-	joining.Subjects = append(joining.Subjects, group("system:authenticated"))
-	joining.OwnerReferences = nil
-	f.Expect(f.direct.Update(t.Context(), joining)).To(Succeed())
-	hubtest.Create(t, f.direct, binding)
-	f.reconcile()
-	f.Expect(f.get(role, "", RoleName(name))).To(Succeed())
-	f.Expect(role.Rules).To(Equal(agentRules(name)))
-	f.Expect(f.get(binding, name, AgentRole)).To(Succeed())
-	f.Expect(binding.RoleRef.Name).To(Equal(AgentRole))
-	f.Expect(binding.Subjects).To(ConsistOf(HaveField("Name", v1alpha1.AgentGroupPrefix+name)))
-	f.Expect(f.get(joining, "", JoinRoleName(name))).To(Succeed())
-	f.Expect(joining.Subjects).To(ConsistOf(group(v1alpha1.JoinGroupPrefix + name)))
-	f.Expect(joining.OwnerReferences).To(ConsistOf(HaveField("UID", f.cluster.UID)))
 }
 
 func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -29,6 +30,8 @@ type heartbeat struct {
 	// process began to look.
 	renewed bool
 	at      time.Time
+	// version is the resource version of the Lease as last seen.
+	version string
 	// quiet: the agent counts as silent, so its next renewal is news.
 	quiet bool
 	// grace is how long the agent may be silent. It is watched while it counts as connected.
@@ -64,14 +67,22 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 		return false
 	}
 	beat.last = seen
+	before := beat.version
+	beat.version = lease.ResourceVersion
+	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, before); err == nil && order < 0 {
+		// The API server has gone back to an older state, which is no renewal.
+		beat.renewed = false
+		return true
+	}
 	if initial {
 		return beat.quiet
 	}
+	first := !beat.renewed
 	beat.renewed, beat.at = true, now
 	if lease.Spec.RenewTime != nil {
 		beat.skew.measure(lease.Spec.RenewTime.Sub(now))
 	}
-	return beat.quiet || beat.skew.moved()
+	return first || beat.quiet || beat.skew.moved()
 }
 
 // renewed tells whether this process has seen the cluster's Lease change.

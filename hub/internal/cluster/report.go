@@ -77,6 +77,9 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 
 // frozen says why nothing may be done for cluster. What the agent reported counts only while it is heard of.
 func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
+	if denied := freeze.OfDenial(cluster); denied.Frozen {
+		return denied
+	}
 	list := cluster.Status.Conditions
 	if meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) && !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
 		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent,
@@ -89,10 +92,7 @@ func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
 	if ordered := freeze.OfAnnotation("Cluster", cluster); ordered.Frozen {
 		return ordered
 	}
-	if agent := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition); agent != nil && agent.Status == metav1.ConditionTrue {
-		return freeze.Verdict{Frozen: true, Reason: agent.Reason, Message: "The agent is frozen: " + agent.Message}
-	}
-	return freeze.Verdict{}
+	return freeze.OfAgent(cluster)
 }
 
 // readyTable is what Ready is made of. A freeze counts only if all the rest is known: what follows from

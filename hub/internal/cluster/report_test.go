@@ -34,7 +34,11 @@ func TestReportSumsUp(t *testing.T) {
 		},
 		"is denied": {
 			acceptance: v1alpha1.AcceptanceDenied, namespace: namespaceReady, heard: heard, agent: []metav1.Condition{reachable},
-			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied,
+			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied, frozen: v1alpha1.ReasonDenied,
+		},
+		"is denied, and its agent has fallen silent": {
+			acceptance: v1alpha1.AcceptanceDenied, namespace: namespaceReady, heard: verdict{seen: true}, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied, frozen: v1alpha1.ReasonDenied,
 		},
 		"finds its namespace taken": {
 			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceForeign,

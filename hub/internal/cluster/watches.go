@@ -64,11 +64,12 @@ func (c *Controller) leases() handler.EventHandler {
 		if !ok || lease.Name != v1alpha1.AgentLeaseName {
 			return
 		}
-		if c.heartbeats.observe(lease, initial, c.Clock.Now()) {
-			q.Add(wake.Request("", lease.Namespace))
+		news := c.heartbeats.observe(lease, initial, c.Clock.Now())
+		if !c.heartbeats.renewed(lease.Namespace) {
+			c.Agents.Forget(lease.Namespace)
 		}
-		if c.heartbeats.renewed(lease.Namespace) {
-			c.Agents.Hear(lease.Namespace)
+		if news {
+			q.Add(wake.Request("", lease.Namespace))
 		}
 	}
 	return handler.Funcs{

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -44,6 +45,29 @@ func (v Verdict) Condition(generation int64) metav1.Condition {
 	return condition
 }
 
+// Besides is v, with what other freezes as well. A freeze that passes by itself is not worth a word.
+func (v Verdict) Besides(other Verdict) Verdict {
+	switch {
+	case !v.Frozen:
+		return other
+	case other.Frozen && !other.Passing:
+		v.Message += "; besides: " + other.Message
+	}
+	return v
+}
+
+// Label is the value of FrozenLabel that agrees with conditions; empty for none.
+func Label(conditions []metav1.Condition) string {
+	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
+	if frozen == nil || frozen.Status == metav1.ConditionFalse {
+		return ""
+	}
+	if frozen.Reason == "" || len(validation.IsValidLabelValue(frozen.Reason)) > 0 {
+		return v1alpha1.FrozenCondition // The reason of an agent's freeze is the agent's own.
+	}
+	return frozen.Reason
+}
+
 // OfAnnotation is the freeze that a user put on an object of that kind, such as "Cluster".
 func OfAnnotation(kind string, object metav1.Object) Verdict {
 	reason, found := object.GetAnnotations()[v1alpha1.FreezeAnnotation]
@@ -53,9 +77,13 @@ func OfAnnotation(kind string, object metav1.Object) Verdict {
 	if reason == "" {
 		reason = "no reason given"
 	}
+	who := "by"
+	if user := object.GetAnnotations()[v1alpha1.FreezeUserAnnotation]; user != "" {
+		who = fmt.Sprintf("by %s, with", user)
+	}
 	return Verdict{Frozen: true, Reason: v1alpha1.ReasonManualFreeze, Message: fmt.Sprintf(
-		"%s %s is frozen by its annotation %s (%s); remove the annotation to go on",
-		kind, object.GetName(), v1alpha1.FreezeAnnotation, reason)}
+		"%s %s is frozen %s its annotation %s (%s); remove the annotation to go on",
+		kind, object.GetName(), who, v1alpha1.FreezeAnnotation, reason)}
 }
 
 // OfCluster is what a cluster means for the objects in namespace that name it; nil is a cluster that does
@@ -72,15 +100,23 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	if cluster.DeletionTimestamp != nil {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("Cluster %s is being deleted", name)}
 	}
-	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions))
+	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
+}
+
+// OfAgent is what the cluster's agent says of itself. The Cluster's Frozen condition repeats it, a moment later.
+func OfAgent(cluster *v1alpha1.Cluster) Verdict {
+	agent := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)
+	if agent == nil || agent.Status != metav1.ConditionTrue {
+		return Verdict{}
+	}
+	return Verdict{Frozen: true, Reason: agent.Reason, Message: "The agent is frozen: " + agent.Message}
 }
 
 func notAccepted(cluster *v1alpha1.Cluster) Verdict {
-	switch {
-	case cluster.Accepted():
-	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
-		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf("Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
-	default:
+	if denied := OfDenial(cluster); denied.Frozen {
+		return denied
+	}
+	if !cluster.Accepted() {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonAwaitingAcceptance, Message: fmt.Sprintf("Cluster %s is not accepted yet: set its spec.acceptance to Accepted to go on", cluster.Name)}
 	}
 	accepted := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition)
@@ -91,6 +127,15 @@ func notAccepted(cluster *v1alpha1.Cluster) Verdict {
 		return Verdict{Frozen: true, Reason: accepted.Reason, Message: fmt.Sprintf("Cluster %s: %s", cluster.Name, accepted.Message)}
 	}
 	return Verdict{}
+}
+
+// OfDenial is the freeze of a cluster that a user has denied.
+func OfDenial(cluster *v1alpha1.Cluster) Verdict {
+	if cluster.Spec.Acceptance != v1alpha1.AcceptanceDenied {
+		return Verdict{}
+	}
+	return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf(
+		"Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
 }
 
 // OfCondition is the Frozen condition of an object of that kind. One that is Unknown freezes too.

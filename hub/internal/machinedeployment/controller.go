@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze/label"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -27,7 +28,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required.
+// Deps is what the controller needs. All but Sets and Safety is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -36,7 +37,11 @@ type Deps struct {
 	Recorder events.EventRecorder
 	// Agents tells which agents this process has heard.
 	Agents *witness.Agents
-	Clock  clock.PassiveClock
+	// Sets, if not nil, knows sooner than their status which generation of each set was worked on.
+	Sets  *witness.Sets
+	Clock clock.PassiveClock
+	// Safety says how many Machines of a set are too many. Default overshoot.Defaults.
+	Safety overshoot.Limits
 }
 
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
@@ -52,6 +57,9 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineDeployment controller: a dependency is missing")
+	}
+	if deps.Safety == (overshoot.Limits{}) {
+		deps.Safety = overshoot.Defaults
 	}
 	return &Controller{Deps: deps, started: deps.Clock.Now()}, nil
 }
@@ -80,13 +88,17 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	}
 	report(s, cmp.Or(actErr, refused), now)
 	next = next.Sooner(c.reportProgress(s, before, now))
+	actErr = errors.Join(actErr, label.Write(ctx, c.Client, deployment, deployment.Status.Conditions))
 	if !equality.Semantic.DeepEqual(before, &deployment.Status) {
-		wait := c.pacer.Wait(deployment.UID, urgent(before, deployment), now)
+		wait := c.pacer.Ease(deployment.UID, urgent(before, deployment), countsPace, now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
 	return next, actErr
 }
+
+// countsPace is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
+var countsPace = pace.Bounds{First: pace.Interval, Longest: 4 * pace.Interval}
 
 // hold returns how long a step has to wait; 0 means that it is to be taken now. What answers a user never waits, a
 // transfer waits for its retry, and a small step of a rollout for more.
@@ -96,13 +108,15 @@ func (c *Controller) hold(s *scope, d decision, retry time.Duration, now time.Ti
 		return 0
 	case len(d.Move) > 0 || d.Remove != nil:
 		return retry
-	case !d.onlyScales():
+	case !d.onlyScales(), s.deployment.Spec.Strategy.Type == v1alpha1.OnDelete, s.deployment.Spec.Strategy.Type == v1alpha1.InPlace:
+		// With the latter two, an old set that has lost a Machine has to lose its place too before the Machine is gone:
+		// else the set makes another of its own template.
 		return 0
 	}
 	size := 0
 	for _, change := range d.changes {
 		size += max(change.by(), -change.by())
 	}
-	surge, unavailable := plan.Bounds(s.deployment.Spec.Strategy, replicas(s.deployment))
+	surge, unavailable := s.deployment.Spec.Strategy.Bounds(replicas(s.deployment))
 	return c.steps.wait(s.deployment.UID, size >= surge+unavailable, now)
 }

@@ -3,7 +3,6 @@ package machinedeployment
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -64,10 +63,11 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	worked := witness.NewSets(f.clock)
+	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, logic)
-	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.clock})
+	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.sets = reconciler.New(f.direct, f.direct, sets)
 	return f
@@ -143,7 +143,7 @@ func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 func (f *fixture) settle(check func()) {
 	f.t.Helper()
 	for range 100 {
-		f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+		f.clock.SetTime(f.clock.Now().Add(pace.Longest))
 		f.reconcile()
 		check()
 		f.reconcileSets()
@@ -258,60 +258,6 @@ func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
 	f.Expect(versions).To(Equal([]string{"v1.36.4", "v1.36.5"}))
 }
 
-func TestBlindCacheNeverMakesASecondSet(t *testing.T) {
-	blind := &interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-		return nil
-	}}
-	f := newFixture(t, 2, blind)
-	for range 4 {
-		f.reconcile()
-		f.clock.SetTime(f.clock.Now().Add(time.Minute))
-	}
-	f.Expect(f.list()).To(HaveLen(1))
-	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("create MachineSet", 1))
-	f.Expect(f.refresh().Status.CollisionCount).To(BeNil())
-}
-
-// Even if the live read misses the set, the name keeps it from being made twice.
-func TestSetThatAppearsMeanwhileIsNoCollision(t *testing.T) {
-	f := newFixture(t, 2, nil)
-	f.reconcile()
-	made := f.list()
-	now := f.clock.Now()
-	logic, err := New(Deps{Client: f.direct, Live: interceptor.NewClient(f.direct, interceptor.Funcs{
-		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-			return nil
-		},
-	}), Recorder: f.events, Agents: f.agents, Clock: testclock.NewFakePassiveClock(now)})
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(logic.act(t.Context(), f.refresh())).To(Succeed())
-	f.Expect(f.list()).To(Equal(made))
-	f.Expect(f.deployment.Status.CollisionCount).To(BeNil())
-}
-
-func TestTakesAnotherNameWhenTheHashCollides(t *testing.T) {
-	f := newFixture(t, 1, nil)
-	f.reconcile()
-	first := f.list()[0]
-	f.Expect(f.direct.Delete(t.Context(), &first)).To(Succeed())
-	foreign := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}, Spec: *first.Spec.DeepCopy()}
-	foreign.Spec.Template.Spec.Versions.Kubelet = "v1.20.0"
-	hubtest.Create(t, f.direct, foreign)
-	f.reconcile()
-	f.Expect(f.refresh().Status.CollisionCount).To(HaveValue(BeEquivalentTo(1)))
-	f.reconcile()
-	var names []string
-	for _, set := range f.list() {
-		if metav1.IsControlledBy(&set, f.deployment) {
-			names = append(names, set.Name)
-		}
-	}
-	f.Expect(names).To(HaveLen(1))
-	f.Expect(names[0]).NotTo(Equal(first.Name))
-	f.settle(func() {})
-	f.Expect(f.list()).To(HaveLen(2), "the name stays chosen")
-}
-
 func TestAdoptsASetOfItsTemplateOnly(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
@@ -360,45 +306,6 @@ func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
 		f.reconcileSets()
 		return f.machines()
 	}).WithTimeout(time.Minute).Should(And(HaveLen(3), HaveEach(HaveField("OwnerReferences", Not(ContainElement(HaveField("UID", set.UID)))))))
-}
-
-func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
-	tests := map[string]struct {
-		freeze func(*fixture)
-		reason string
-	}{
-		"by annotation": {func(f *fixture) {
-			f.update(func(deployment *v1alpha1.MachineDeployment) {
-				deployment.Annotations = maps.Clone(deployment.Annotations)
-				deployment.Annotations[v1alpha1.FreezeAnnotation] = "an experiment"
-			})
-		}, v1alpha1.ReasonManualFreeze},
-		"because the agent is silent": {func(f *fixture) {
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
-		}, v1alpha1.ReasonAgentSilent},
-		"because the cluster is gone": {func(f *fixture) {
-			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
-		}, v1alpha1.ReasonClusterNotFound},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 2, nil)
-			f.settle(func() {})
-			test.freeze(f)
-			f.update(func(deployment *v1alpha1.MachineDeployment) {
-				deployment.Spec.Replicas = new(int32(7))
-				deployment.Spec.RevisionHistoryLimit = new(int32(0))
-				deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
-			})
-			f.reconcile()
-			f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineDeployment/status": 1}))
-			frozen := f.condition(v1alpha1.FrozenCondition)
-			f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
-			f.Expect(frozen.Reason).To(Equal(test.reason))
-			f.Expect(f.deployment.Status.ObservedGeneration).To(Equal(f.deployment.Generation))
-			f.Expect(f.deployment.Status.AvailableReplicas).To(BeEquivalentTo(2), "what was known last is kept")
-		})
-	}
 }
 
 func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {

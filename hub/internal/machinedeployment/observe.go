@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 )
 
@@ -38,6 +39,8 @@ type scope struct {
 	machines map[types.UID]*members
 	strays   members
 	counts   tally.Counts
+	// unseen are the sets whose present spec their controller may still have to work on.
+	unseen map[types.UID]bool
 	// renumbered: the template has got another revision in this reconciliation.
 	renumbered bool
 }
@@ -65,7 +68,33 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	if err := s.readSets(ctx, reader); err != nil {
 		return nil, err
 	}
-	return s, s.readMachines(ctx, reader, now, options)
+	// Before the Machines are read: what a set's controller does from here on may not be among them.
+	s.unseen = c.unseen(s.sets)
+	if err := s.readMachines(ctx, reader, now, options); err != nil {
+		return nil, err
+	}
+	s.frozen = s.overshoot(c.Safety).Besides(s.frozen)
+	return s, nil
+}
+
+// overshoot freezes the deployment as long as one of its sets is frozen for its own surplus of Machines.
+func (s *scope) overshoot(limits overshoot.Limits) freeze.Verdict {
+	for _, set := range s.sets {
+		facts := overshoot.Of(set, s.deployment, s.machines[set.UID].Active)
+		if verdict := limits.Verdict(set.Name, facts); verdict.Frozen {
+			return verdict
+		}
+	}
+	return freeze.Verdict{}
+}
+
+// unseen picks the sets whose controller has not reported on their present spec.
+func (c *Controller) unseen(sets []*v1alpha1.MachineSet) map[types.UID]bool {
+	unseen := map[types.UID]bool{}
+	for _, set := range sets {
+		unseen[set.UID] = set.Status.ObservedGeneration < set.Generation && !c.Sets.Has(set)
+	}
+	return unseen
 }
 
 func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
@@ -156,7 +185,7 @@ func (s *scope) input() plan.Input {
 	for _, set := range s.sets {
 		facts := plan.Set{
 			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set),
-			Unseen:   set.Status.ObservedGeneration < set.Generation,
+			Unseen:   s.unseen[set.UID],
 			Priority: tally.Priority(set.Spec.Template.Metadata.Annotations),
 			SizedFor: sizedFor(set), Locked: locked(set), Machines: s.machines[set.UID].facts,
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -69,7 +68,7 @@ func available(s *scope) metav1.Condition {
 	want := replicas(s.deployment)
 	enough := want
 	if kind := s.deployment.Spec.Strategy.Type; kind == v1alpha1.RollingUpdate || kind == v1alpha1.InPlace {
-		_, unavailable := plan.Bounds(s.deployment.Spec.Strategy, want)
+		_, unavailable := s.deployment.Spec.Strategy.Bounds(want)
 		enough -= unavailable
 	}
 	condition := metav1.Condition{

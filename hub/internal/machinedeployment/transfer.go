@@ -95,9 +95,8 @@ func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revisi
 			machine.OwnerReferences[i] = *metav1.NewControllerRef(target, v1alpha1.GroupVersion.WithKind("MachineSet"))
 		}
 	}
-	template := target.Spec.Template.DeepCopy()
 	machinesets.TemplateOf(target).Give(machine)
-	machine.Spec.Versions, machine.Spec.ProviderConfig = template.Spec.Versions, template.Spec.ProviderConfig
+	machine.Spec.MachineTemplateBody = *target.Spec.Template.Spec.DeepCopy()
 	delete(machine.Labels, v1alpha1.UpdateInPlaceLabel)
 	annotate(&machine.ObjectMeta, v1alpha1.InPlaceUpdateAnnotation, strconv.FormatInt(revision, 10))
 }

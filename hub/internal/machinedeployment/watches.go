@@ -28,6 +28,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(wake.MachineCounts())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(wake.ClusterFreeze())).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
+		WatchesRawSource(source.Channel(c.Sets.News(), handler.EnqueueRequestsFromMapFunc(c.ofSet))).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {

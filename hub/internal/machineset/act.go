@@ -26,35 +26,36 @@ func (e *actError) Unwrap() error { return e.err }
 
 // act decides once more, now on live reads, and carries that out: whatever the cache said, a set never gets
 // more Machines than replicas by creating. The live read sees only Machines that the selector matches; strangers
-// are those which the set owns nevertheless, as the cache has them.
-func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) error {
+// are those which the set owns nevertheless, as the cache has them. It reports whether all of it was done.
+func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) (bool, error) {
 	current := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	} else if err != nil {
-		return fmt.Errorf("reading the machine set again: %w", err)
+		return false, fmt.Errorf("reading the machine set again: %w", err)
 	}
 	if current.UID != set.UID || current.Generation != set.Generation {
-		return nil // Another object, or another will: its event is on the way.
+		return false, nil // Another object, or another will: its event is on the way.
 	}
 	s, err := c.observe(ctx, c.Live, current, c.Clock.Now(),
 		client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(livePage))
 	if err != nil {
-		return err
+		return false, err
 	}
 	// Had a transfer begun between the two reads, a Machine that left would look like one that was lost.
 	unchanged := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), unchanged); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the machine set once more: %w", err)
+		return false, fmt.Errorf("reading the machine set once more: %w", err)
 	}
 	if unchanged.ResourceVersion != current.ResourceVersion {
-		return nil // Its event is on the way.
+		return false, nil // Its event is on the way.
 	}
 	for _, stranger := range strangers {
 		if !slices.ContainsFunc(s.input.Machines, func(m plan.Machine) bool { return m.UID == stranger.UID }) {
 			s.input.Machines = append(s.input.Machines, stranger)
 		}
 	}
+	c.judge(s)
 	decided := plan.Decide(s.input)
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "create", decided.Create, "delete", len(decided.Delete),
 		"adopt", len(decided.Adopt), "release", len(decided.Release), "replace", len(decided.Replace),
@@ -62,15 +63,16 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 	if s.staleTransfer && !decided.Empty() {
 		staleTransferEvent().Send(c.Recorder, current)
 	}
-	return errors.Join(
+	err = errors.Join(
 		c.release(ctx, current, decided.Release),
-		c.adopt(ctx, current, decided.Adopt),
+		c.adopt(ctx, s, decided.Adopt),
 		c.unmark(ctx, current, decided.Unmark),
 		c.update(ctx, s, decided.Update),
 		c.replace(ctx, s, decided.Replace),
 		c.delete(ctx, s, decided.Delete),
 		c.create(ctx, s, decided.Create),
 	)
+	return err == nil, err
 }
 
 func (c *Controller) create(ctx context.Context, s *scope, count int) error {
@@ -97,10 +99,9 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	now := c.Clock.Now()
 	s.known.replacements.Made(created)
 	s.known.brake.count(created, now)
+	s.known.arrivals.Made(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
-	if created > 0 {
-		createdEvent(created).Send(c.Recorder, set)
-	}
+	s.known.made.add(created, nil)
 	if err == nil {
 		s.known.brake.accepted()
 		return nil
@@ -131,9 +132,7 @@ func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim
 	deleted, err := inParallel(len(victims), func(i int) error { return c.deleteOne(ctx, s.set, victims[i].Machine) })
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
-	if deleted > 0 {
-		deletedEvent(deleted, victims).Send(c.Recorder, s.set)
-	}
+	s.known.deleted.add(deleted, victims)
 	return c.refusedDeletion(s.set, deleted, len(victims), err)
 }
 

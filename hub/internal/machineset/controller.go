@@ -7,24 +7,28 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze/label"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;machinesets;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required.
+// Deps is what the controller needs. All but Sets, Safety and SafetyPeriod is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -34,7 +38,13 @@ type Deps struct {
 	Recorder events.EventRecorder
 	// Agents tells which agents this process has heard.
 	Agents *witness.Agents
-	Clock  clock.PassiveClock
+	// Sets, if not nil, learns which generation of each set was worked on.
+	Sets  *witness.Sets
+	Clock clock.PassiveClock
+	// Safety says how many Machines are too many. Default overshoot.Defaults.
+	Safety overshoot.Limits
+	// SafetyPeriod is how often all sets are looked through for that, beside at each Machine that comes. Default never.
+	SafetyPeriod time.Duration
 }
 
 // Controller is the logic of one MachineSet: observe, decide, act, report.
@@ -49,6 +59,9 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineSet controller: a dependency is missing")
+	}
+	if deps.Safety == (overshoot.Limits{}) {
+		deps.Safety = overshoot.Defaults
 	}
 	return &Controller{Deps: deps}, nil
 }
@@ -68,22 +81,44 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	var next reconciler.Next
 	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
 	var actErr error
+	done := true
+	c.judge(s)
 	decided := plan.Decide(s.input)
 	if !decided.Empty() {
-		actErr = c.act(ctx, set, s.strangers())
+		done, actErr = c.act(ctx, set, s.strangers())
 	}
+	s.noteArrivals()
 	c.report(s, actErr, now)
-	next = next.Sooner(s.counts.NextAvailable).Sooner(decided.After)
+	actErr = errors.Join(actErr, label.Write(ctx, c.Client, set, set.Status.Conditions))
+	if done && s.input.Outstanding == 0 {
+		c.Sets.Done(set)
+	}
+	next = next.Sooner(s.counts.NextAvailable).Sooner(decided.After).Sooner(c.tell(s, now))
 	if s.missing() > 0 {
 		next = next.Sooner(s.known.brake.verdict(replicas(set), now).after)
 	}
 	if !equality.Semantic.DeepEqual(before, &set.Status) {
-		wait := c.pacer.Wait(set.UID, urgent(before, set), now)
+		wait := c.hold(before, set, actErr, now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
 	return next, actErr
 }
+
+// hold returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all
+// the time while that rolls out, and the deployment tells the counts of all its sets together.
+//
+// It waits for no status to learn what was worked on: it has been told, or will be as soon as the cache has caught up.
+func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
+	hurry := urgent(before, set, c.Sets != nil && actErr == nil)
+	if metav1.GetControllerOfNoCopy(set) == nil {
+		return c.pacer.Wait(set.UID, hurry, now)
+	}
+	return c.pacer.Ease(set.UID, hurry, ownedPace, now)
+}
+
+// ownedPace is that of the counts of a set which a deployment has.
+var ownedPace = pace.Bounds{First: 3 * pace.Interval, Longest: pace.Longest}
 
 // remember notes what the Machines show for later reconciliations.
 func (s *scope) remember() {

@@ -52,6 +52,14 @@ func tooManyUnhealthyEvent(message string) notice.Event {
 	return notice.Warning(v1alpha1.ReasonTooManyUnhealthy, "Remediate", message)
 }
 
+func overshootEvent(message string) notice.Event {
+	return notice.Warning(v1alpha1.ReasonOvershoot, "Freeze", message)
+}
+
+func overshootEndedEvent() notice.Event {
+	return notice.Normal("OvershootEnded", "Freeze", "There are no longer far too many machines: this alone keeps the set frozen no longer")
+}
+
 func runawayEvent(why string) notice.Event {
 	return notice.Warning(v1alpha1.ReasonTooManyCreations, "Create", why)
 }

@@ -3,7 +3,6 @@ package machineset
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -79,14 +77,6 @@ func (f *fixture) annotate(name, key, value string) {
 	f.Expect(f.direct.Patch(f.t.Context(), machine, client.MergeFrom(before))).To(Succeed())
 }
 
-func (f *fixture) bound(maxUnhealthy, maxInFlight string) {
-	f.t.Helper()
-	f.update(func(set *v1alpha1.MachineSet) {
-		unhealthy, inFlight := intstr.Parse(maxUnhealthy), intstr.Parse(maxInFlight)
-		set.Spec.Remediation = v1alpha1.Remediation{MaxUnhealthy: &unhealthy, MaxInFlight: &inFlight}
-	})
-}
-
 func TestASetInTransferIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.reconcile()
@@ -148,133 +138,9 @@ func TestOnlyTheVeryDeploymentOwnsASet(t *testing.T) {
 	}
 }
 
-func TestFailedMachinesAreReplacedOneByOneWithinTheBound(t *testing.T) {
-	f := newFixture(t, 5, nil)
-	f.connect()
-	f.reconcile()
-	f.ready()
-	names := active(f.machines())
-	f.fail(names[0], v1alpha1.ErrorHealthTimeout)
-	f.fail(names[1], v1alpha1.ErrorCreationTimeout)
-	f.told()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "maxInFlight is 1 by default")
-	going := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(active(f.machines()), name) })[0]
-	f.Expect(f.machine(going).Annotations).To(HaveKey(v1alpha1.RemediationAnnotation))
-	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Normal MachinesReplaced Replacing 1 machine that failed: "+going), ContainSubstring("Timeout"))))
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "one is being replaced, and nothing is made before it is gone")
-
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-	f.reconcile()
-	f.Expect(f.machines()).To(HaveLen(5))
-	replacement := slices.DeleteFunc(f.machines(), func(m v1alpha1.Machine) bool { return slices.Contains(names, m.Name) })[0]
-	f.Expect(replacement.Annotations).To(HaveKeyWithValue(v1alpha1.ReplacesAnnotation, going))
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(5), "its replacement is not up yet")
-	f.ready()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(4), "now it is the other one's turn")
-	hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
-	f.reconcile()
-	f.ready()
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(5))
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Reason).To(Equal(v1alpha1.ReasonWithinMaxUnhealthy))
-}
-
-func TestTooManyUnhealthyMachinesStopRemediation(t *testing.T) {
-	f := newFixture(t, 5, nil)
-	f.connect()
-	f.bound("40%", "5")
-	f.reconcile()
-	f.ready()
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
-	names := active(f.machines())
-	for _, name := range names[:2] {
-		f.fail(name, v1alpha1.ErrorHealthTimeout)
-	}
-	f.status(names[2], func(status *v1alpha1.MachineStatus) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnhealthyNodeCondition})
-	})
-	f.told()
-	for range 2 {
-		f.reconcile()
-	}
-	f.Expect(active(f.machines())).To(HaveLen(5))
-	allowed := f.condition(v1alpha1.RemediationAllowedCondition)
-	f.Expect(allowed.Status).To(Equal(metav1.ConditionFalse))
-	f.Expect(allowed.Reason).To(Equal(v1alpha1.ReasonTooManyUnhealthy))
-	f.Expect(allowed.Message).To(ContainSubstring("3 of 5 machines unhealthy, spec.remediation.maxUnhealthy allows 2"))
-	for _, name := range names[:3] {
-		f.Expect(allowed.Message).To(ContainSubstring(name))
-	}
-	f.Expect(f.told()).To(ConsistOf(HavePrefix("Warning TooManyUnhealthy 3 of 5")), "told once")
-
-	f.status(names[2], func(status *v1alpha1.MachineStatus) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthy})
-	})
-	f.reconcile()
-	f.Expect(active(f.machines())).To(HaveLen(3))
-}
-
-// Whatever is not known to be bad, and whatever somebody else has to mend, is left alone.
-func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
-	unknown := func(f *fixture, name string) {
-		f.status(name, func(status *v1alpha1.MachineStatus) {
-			status.Phase = v1alpha1.MachineUnknown
-			meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown})
-		})
-	}
-	tests := map[string]func(f *fixture, name string){
-		"unknown":             unknown,
-		"invalid":             func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorInvalidConfiguration) },
-		"the agent is silent": func(f *fixture, name string) { f.fail(name, v1alpha1.ErrorHealthTimeout); f.silence() },
-		"the agent is not known to be connected": func(f *fixture, name string) {
-			f.fail(name, v1alpha1.ErrorHealthTimeout)
-			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired)
-		},
-		"frozen": func(f *fixture, name string) {
-			f.fail(name, v1alpha1.ErrorHealthTimeout)
-			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
-		},
-	}
-	for name, befall := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
-			f.connect()
-			f.reconcile()
-			f.ready()
-			f.reconcile()
-			befall(f, active(f.machines())[0])
-			f.writes.Counts()
-			for range 3 {
-				f.reconcile()
-				f.pass(time.Hour)
-			}
-			f.Expect(active(f.machines())).To(HaveLen(3))
-			f.Expect(f.writes.Counts()).NotTo(Or(HaveKey("delete Machine"), HaveKey("patch Machine"), HaveKey("create Machine")))
-		})
-	}
-}
-
 func (f *fixture) silence() {
 	f.t.Helper()
 	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
-}
-
-func TestWhileFrozenNothingNewIsSaidAboutHealth(t *testing.T) {
-	f := newFixture(t, 1, nil)
-	f.connect()
-	f.reconcile()
-	f.ready()
-	f.reconcile()
-	f.bound("0", "1")
-	f.silence()
-	f.fail(active(f.machines())[0], v1alpha1.ErrorHealthTimeout)
-	f.reconcile()
-	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
 }
 
 func TestTemplateChangesThatNeedNoReplacementReachTheMachines(t *testing.T) {
@@ -313,7 +179,7 @@ func TestTemplateChangesThatNeedNoReplacementReachTheMachines(t *testing.T) {
 	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"))
 }
 
-func TestScaleDownTakesTheMachineThatTheAutoscalerMarkedLast(t *testing.T) {
+func scaleDownTakesTheMachineThatTheAutoscalerMarkedLast(t *testing.T) {
 	f := newFixture(t, 4, nil)
 	f.reconcile()
 	f.ready()
@@ -356,7 +222,7 @@ func TestAStaleMarkIsTakenOffAndKillsNoMachineLater(t *testing.T) {
 }
 
 // 3,325 machines came of it elsewhere.
-func TestMachinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *testing.T) {
+func machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *testing.T) {
 	created := 0
 	webhook := &interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 		created++
@@ -374,7 +240,7 @@ func TestMachinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver(t *test
 	f.Expect(f.condition(v1alpha1.ReplicaFailureCondition).Message).To(ContainSubstring("look for an admission webhook that changes labels"))
 }
 
-func TestASetWhoseMachinesAreTakenFromItStopsAtItsCeiling(t *testing.T) {
+func aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	for range 40 {
 		f.reconcile()
@@ -398,7 +264,7 @@ func TestASetWhoseMachinesAreTakenFromItStopsAtItsCeiling(t *testing.T) {
 	f.Expect(f.machines()).To(HaveLen(creationsPerReplica*2 + creationsExtra + 2))
 }
 
-func TestARefusedCreationIsNotTriedAgainForEveryEvent(t *testing.T) {
+func aRefusedCreationIsNotTriedAgainForEveryEvent(t *testing.T) {
 	attempts := 0
 	quota := &interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		attempts++

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 )
 
 // memoryTTL is how long a set is remembered that nobody asks about. It is longer than all that is remembered.
@@ -26,6 +27,9 @@ type recollection struct {
 	marks        marks
 	brake        brake
 	replacements plan.Replacements
+	arrivals     overshoot.Arrivals
+	// made and deleted are what is still to be told of.
+	made, deleted tidings
 }
 
 // of returns what is remembered of set, and forgets the sets that nobody has asked about for long.

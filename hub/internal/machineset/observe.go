@@ -23,8 +23,10 @@ const livePage = 500
 
 // scope is all that one reconciliation knows.
 type scope struct {
-	set    *v1alpha1.MachineSet
-	frozen freeze.Verdict
+	set *v1alpha1.MachineSet
+	// deployment controls the set; nil if none does.
+	deployment *v1alpha1.MachineDeployment
+	frozen     freeze.Verdict
 	// staleTransfer: the set carries TransferAnnotation, and there is no deployment to take it off again.
 	staleTransfer bool
 	input         plan.Input
@@ -34,6 +36,7 @@ type scope struct {
 	template plan.Template
 	outdated map[types.UID]*v1alpha1.Machine
 	known    *recollection
+	surplus  surplus
 	brake    verdict
 }
 
@@ -63,6 +66,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	}
 	s.brake = s.known.brake.verdict(s.input.Replicas, now)
 	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
+	c.measure(s)
 	return s, nil
 }
 
@@ -154,6 +158,7 @@ func (c *Controller) observeAbove(ctx context.Context, reader client.Reader, s *
 	if err != nil {
 		return err
 	}
+	s.deployment = deployment
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineSet", s.set),
 		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),

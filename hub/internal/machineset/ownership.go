@@ -39,8 +39,8 @@ func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))
 }
 
-func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphans []plan.Machine) error {
-	template := plan.TemplateOf(set)
+func (c *Controller) adopt(ctx context.Context, s *scope, orphans []plan.Machine) error {
+	set, template := s.set, s.template
 	adopted, err := c.change(ctx, set, orphans, func(machine *v1alpha1.Machine) bool {
 		if metav1.GetControllerOf(machine) != nil || machine.DeletionTimestamp != nil {
 			return false
@@ -52,6 +52,7 @@ func (c *Controller) adopt(ctx context.Context, set *v1alpha1.MachineSet, orphan
 		}
 		return true
 	})
+	s.known.arrivals.Made(adopted)
 	if adopted > 0 {
 		adoptedEvent(adopted).Send(c.Recorder, set)
 	}

@@ -3,6 +3,7 @@ package machineset
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,6 +54,10 @@ func turned(before, after *v1alpha1.MachineSetStatus) []notice.Event {
 		case was(condition.Type, condition.Reason):
 		case condition.Reason == v1alpha1.ReasonTooManyUnhealthy:
 			news = append(news, tooManyUnhealthyEvent(condition.Message))
+		case condition.Reason == v1alpha1.ReasonOvershoot:
+			news = append(news, overshootEvent(condition.Message))
+		case condition.Type == v1alpha1.FrozenCondition && was(condition.Type, v1alpha1.ReasonOvershoot):
+			news = append(news, overshootEndedEvent())
 		case condition.Reason == v1alpha1.ReasonTooManyCreations:
 			news = append(news, runawayEvent(condition.Message))
 		}
@@ -101,7 +106,7 @@ func remediationAllowed(s *scope) metav1.Condition {
 	}
 	unhealthy := plan.Unhealthy(s.input.Machines)
 	// Machines that are still to go in a scale-down are no alarm.
-	limit := plan.LimitsOf(s.input.Remediation, max(s.input.Replicas, s.counts.Active)).MaxUnhealthy
+	limit, _ := s.input.Remediation.Limits(max(s.input.Replicas, s.counts.Active))
 	if len(unhealthy) <= limit {
 		return condition
 	}
@@ -117,14 +122,15 @@ func remediationAllowed(s *scope) metav1.Condition {
 }
 
 // urgent tells a status that must be written now from one with new counts only: the former answers a change
-// of spec, turns a condition, or says that the set has come to rest. A set of a deployment comes to rest at every step
-// of a rollout: the deployment, which counts Machines itself, tells that of all its sets together.
-func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet) bool {
+// of spec, turns a condition, or says that the set has come to rest. A set of a deployment is changed and comes to rest
+// at every step of a rollout: only the end of that counts, when it is empty or has all that the deployment wants. The
+// deployment counts Machines itself; told is whether it learns in another way that its change was worked on.
+func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told bool) bool {
 	after := &set.Status
-	if before.ObservedGeneration != after.ObservedGeneration || before.Selector != after.Selector {
+	owned := metav1.GetControllerOfNoCopy(set) != nil
+	if before.ObservedGeneration != after.ObservedGeneration && !(owned && told) || before.Selector != after.Selector {
 		return true
 	}
-	owned := metav1.GetControllerOfNoCopy(set) != nil
 	for _, condition := range after.Conditions {
 		if owned && condition.Type == v1alpha1.AvailableCondition {
 			continue
@@ -134,6 +140,14 @@ func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet) bool {
 			return true
 		}
 	}
-	want := int32(replicas(set))
-	return !owned && after.Replicas == want && after.ReadyReplicas == want && after.AvailableReplicas == want
+	return atRest(set, owned)
+}
+
+// atRest tells whether a set has all that it is to have; one that a deployment owns comes to rest at its end only.
+func atRest(set *v1alpha1.MachineSet, owned bool) bool {
+	status, want := &set.Status, int32(replicas(set))
+	if owned && want != 0 && set.Annotations[v1alpha1.DesiredReplicasAnnotation] != strconv.Itoa(int(want)) {
+		return false
+	}
+	return status.Replicas == want && status.ReadyReplicas == want && status.AvailableReplicas == want
 }

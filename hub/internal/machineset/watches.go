@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,17 +23,24 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
+type (
+	request = reconcile.Request
+	queue   = workqueue.TypedRateLimitingInterface[request]
+)
+
 // SetupWithManager lets manager run the controller.
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
-	err := builder.ControllerManagedBy(manager).
+	controlled := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineSet{}).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineNews())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(wake.ClusterFreeze())).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(wake.DeploymentFreeze())).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
-		WithOptions(options).
-		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
-	if err != nil {
+		WithOptions(options)
+	if c.SafetyPeriod > 0 {
+		controlled.WatchesRawSource(source.Func(c.sweep))
+	}
+	if err := controlled.Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c)); err != nil {
 		return fmt.Errorf("setting the MachineSet controller up: %w", err)
 	}
 	return nil
@@ -48,7 +55,8 @@ func machineNews() predicate.Predicate {
 				return true
 			}
 			after, ok := e.ObjectNew.(*v1alpha1.Machine)
-			return !ok || judged(before) != judged(after) || !shared(before, after)
+			return !ok || judged(before) != judged(after) ||
+				!before.Spec.HasTakenOver(&after.Spec.MachineTemplateBody)
 		},
 	})
 }
@@ -60,15 +68,6 @@ type judgement struct {
 
 func judged(machine *v1alpha1.Machine) judgement {
 	return judgement{unhealthy: unhealthy(machine), replaceable: replaceable(machine), comingUp: comingUp(machine)}
-}
-
-// shared tells whether two versions of a Machine have the same of what a template keeps in sync.
-func shared(a, b *v1alpha1.Machine) bool {
-	return equality.Semantic.DeepEqual(a.Spec.NodeMetadata, b.Spec.NodeMetadata) &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
-		equality.Semantic.DeepEqual(a.Spec.Roles, b.Spec.Roles) &&
-		equality.Semantic.DeepEqual(a.Spec.Timeouts, b.Spec.Timeouts) &&
-		equality.Semantic.DeepEqual(a.Spec.UnhealthyNodeConditions, b.Spec.UnhealthyNodeConditions)
 }
 
 // ofMachine is the set that owns a Machine; for an orphan, those that could adopt it.

@@ -1,5 +1,6 @@
-// Package witness knows which agents this process has heard itself. What an earlier hub wrote about an agent is
-// hearsay: a hub that has just started changes nothing in a cluster whose agent it has not heard.
+// Package witness knows what this process has seen itself: which agents it has heard, and on which MachineSets it has
+// worked. What an earlier hub wrote about an agent is hearsay: a hub that has just started changes nothing in a cluster
+// whose agent it has not heard.
 package witness
 
 import (
@@ -43,6 +44,13 @@ func (a *Agents) Hear(cluster string) {
 			go func() { subscriber <- news }()
 		}
 	}
+}
+
+// Heard tells whether the agent of cluster has been heard.
+func (a *Agents) Heard(cluster string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.heard[cluster]
 }
 
 // Forget makes the next renewal news again.

@@ -17,8 +17,8 @@ import (
 // NewCommand returns "cluster".
 func NewCommand(hub *kube.Hub) *cobra.Command {
 	return kube.Group(&cobra.Command{
-		Use: "cluster", Aliases: []string{"clusters"}, Short: "List clusters, let them join, accept, deny and remove them",
-	}, newList(hub), newJoin(hub), newAccept(hub), newDeny(hub), newRemove(hub))
+		Use: "cluster", Aliases: []string{"clusters"}, Short: "List clusters, let them join, accept, deny, acknowledge and remove them",
+	}, newList(hub), newJoin(hub), newAccept(hub), newDeny(hub), newAcknowledge(hub), newRemove(hub))
 }
 
 // get reads a Cluster. One that does not exist is an error that says what to do.

@@ -25,7 +25,8 @@ gone as well, delete them first, while the agent still works, and wait until the
   kubectl -n NAME delete machinedeployments,machinesets,machines --all
 
 Afterwards "kubectl delete namespace NAME" removes what is left on the hub. A cluster that was removed by mistake
-joins again under the same name and takes up the Machines of its namespace.`
+joins again under the same name and takes up the Machines of its namespace, once you acknowledge that:
+see kubectl hollow cluster acknowledge.`
 
 func newRemove(hub *kube.Hub) *cobra.Command {
 	var (

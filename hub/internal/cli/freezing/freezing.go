@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,7 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 
-	freezeLong = `Freeze a cluster or a MachineDeployment by hand: until it is unfrozen, nothing is created, replaced, drained or
+	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, nothing is created, replaced, drained or
 deleted there, deletions that were asked for included. Machines that run go on running, and are watched.
 
 The object shows who froze it and why. The command returns when the hub has confirmed the freeze.`
@@ -30,7 +29,7 @@ The object shows who froze it and why. The command returns when the hub has conf
 silent, end by themselves when their cause is gone; until then the object stays frozen, and the command says so.`
 )
 
-var kinds = []kube.Kind{kube.ClusterKind, kube.DeploymentKind}
+var kinds = []kube.Kind{kube.ClusterKind, kube.DeploymentKind, kube.SetKind}
 
 // options of both commands.
 type options struct {
@@ -49,7 +48,7 @@ func (o *options) addTo(command *cobra.Command) {
 func NewFreeze(hub *kube.Hub) *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
-		Use: "freeze (cluster|machinedeployment) NAME", Short: "Stop everything for a cluster or a MachineDeployment", Long: freezeLong,
+		Use: "freeze (cluster|machinedeployment|machineset) NAME", Short: "Stop everything for a cluster, a MachineDeployment or a MachineSet", Long: freezeLong,
 		Example: `  # Nothing is created or deleted in cluster c1 until it is unfrozen
   kubectl hollow freeze cluster c1 --reason "storage maintenance until 18:00"
 
@@ -74,7 +73,7 @@ func NewFreeze(hub *kube.Hub) *cobra.Command {
 func NewUnfreeze(hub *kube.Hub) *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
-		Use: "unfreeze (cluster|machinedeployment) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
+		Use: "unfreeze (cluster|machinedeployment|machineset) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
 		Example: `  kubectl hollow unfreeze cluster c1
   kubectl hollow unfreeze machinedeployment workers -n c1`,
 		ValidArgsFunction: hub.CompleteObjects(kinds...),
@@ -112,6 +111,10 @@ func find(command *cobra.Command, hub *kube.Hub, args []string) (*target, error)
 		t.object, t.list = &v1alpha1.Cluster{}, &v1alpha1.ClusterList{}
 	case kube.DeploymentKind:
 		t.object, t.list = &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
+	case kube.SetKind:
+		t.object, t.list = &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
+	}
+	if kind != kube.ClusterKind {
 		if key.Namespace, err = hub.Namespace(); err != nil {
 			return nil, err
 		}
@@ -133,7 +136,7 @@ func (t *target) freeze(ctx context.Context, o *options) error {
 	if reason, frozen := t.ordered(); frozen && !o.overwrite {
 		return exit.Refusal("%s is frozen already, by %s (%s): unfreeze it first, or add --overwrite", t.name, t.user(), reason)
 	}
-	user, err := whoAmI(ctx, t.client)
+	user, err := t.hub.User(ctx, t.client)
 	if err != nil {
 		return err
 	}
@@ -215,7 +218,7 @@ func (t *target) annotate(ctx context.Context, change func(map[string]string)) e
 }
 
 // await waits until the hub says what is wanted of the object's Frozen condition; above tells whether a person
-// froze the cluster of a MachineDeployment.
+// froze what the object belongs to.
 func (t *target) await(ctx context.Context, timeout time.Duration, what string, done func(frozen *metav1.Condition, above bool) bool) error {
 	above, err := t.frozenAbove(ctx)
 	if err != nil {
@@ -234,18 +237,27 @@ func (t *target) await(ctx context.Context, timeout time.Duration, what string, 
 	return err
 }
 
-// frozenAbove tells whether a person froze the cluster of a MachineDeployment.
+// frozenAbove tells whether a person froze the cluster or the MachineDeployment that the object belongs to.
 func (t *target) frozenAbove(ctx context.Context) (bool, error) {
-	deployment, ok := t.object.(*v1alpha1.MachineDeployment)
-	if !ok {
-		return false, nil
+	above := map[client.Object]client.ObjectKey{}
+	switch object := t.object.(type) {
+	case *v1alpha1.MachineDeployment:
+		above[&v1alpha1.Cluster{}] = client.ObjectKey{Name: object.Spec.ClusterName}
+	case *v1alpha1.MachineSet:
+		above[&v1alpha1.Cluster{}] = client.ObjectKey{Name: object.Spec.ClusterName}
+		if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == "MachineDeployment" {
+			above[&v1alpha1.MachineDeployment{}] = client.ObjectKey{Namespace: object.Namespace, Name: owner.Name}
+		}
 	}
-	cluster := &v1alpha1.Cluster{}
-	if err := t.client.Get(ctx, client.ObjectKey{Name: deployment.Spec.ClusterName}, cluster); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading Cluster %s: %w", deployment.Spec.ClusterName, err)
+	for object, key := range above {
+		if err := t.client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading %s: %w", key, err)
+		}
+		if _, frozen := object.GetAnnotations()[v1alpha1.FreezeAnnotation]; frozen {
+			return true, nil
+		}
 	}
-	_, frozen := cluster.Annotations[v1alpha1.FreezeAnnotation]
-	return frozen, nil
+	return false, nil
 }
 
 // tell says what still freezes the object.
@@ -262,15 +274,8 @@ func condition(object client.Object) *metav1.Condition {
 		list = object.Status.Conditions
 	case *v1alpha1.MachineDeployment:
 		list = object.Status.Conditions
+	case *v1alpha1.MachineSet:
+		list = object.Status.Conditions
 	}
 	return meta.FindStatusCondition(list, v1alpha1.FrozenCondition)
-}
-
-// whoAmI is the user as the hub's API server knows them.
-func whoAmI(ctx context.Context, c client.Client) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("asking the hub who you are: %w", err)
-	}
-	return review.Status.UserInfo.Username, nil
 }

@@ -43,6 +43,8 @@ func (h *Hub) CompleteObjects(kinds ...Kind) Completer {
 			offered = h.clusterNames(ctx, nil)
 		case len(args) == 1 && KindOf(args[0], kinds) == DeploymentKind:
 			offered = h.deploymentNames(ctx)
+		case len(args) == 1 && KindOf(args[0], kinds) == SetKind:
+			offered = h.setNames(ctx)
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -75,6 +77,22 @@ func (h *Hub) deploymentNames(ctx context.Context) []cobra.Completion {
 	var names []cobra.Completion
 	for _, deployment := range list.Items {
 		names = append(names, deployment.Name)
+	}
+	return names
+}
+
+func (h *Hub) setNames(ctx context.Context) []cobra.Completion {
+	list := &v1alpha1.MachineSetList{}
+	namespace, err := h.Namespace()
+	if err != nil {
+		return nil
+	}
+	if c, err := h.Client(); err != nil || c.List(ctx, list, client.InNamespace(namespace)) != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	for _, set := range list.Items {
+		names = append(names, set.Name)
 	}
 	return names
 }

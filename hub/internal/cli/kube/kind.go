@@ -16,12 +16,14 @@ type Kind string
 const (
 	ClusterKind    Kind = "cluster"
 	DeploymentKind Kind = "machinedeployment"
+	SetKind        Kind = "machineset"
 )
 
 // spellings are what kubectl takes for the same kind.
 var spellings = map[Kind][]string{
 	ClusterKind:    {"cluster", "clusters", "hfc", "cluster.hollowfleet.io", "clusters.hollowfleet.io"},
 	DeploymentKind: {"machinedeployment", "machinedeployments", "mdep", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
+	SetKind:        {"machineset", "machinesets", "mset", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }
 
 // KindOf is the one of kinds that is spelled so, or "".

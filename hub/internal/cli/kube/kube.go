@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -59,6 +60,15 @@ func (h *Hub) Namespace() (string, error) {
 		return "", fmt.Errorf("reading the kubeconfig of the hub: %w", err)
 	}
 	return namespace, nil
+}
+
+// User is who the user is, as the hub's API server knows them.
+func (h *Hub) User(ctx context.Context, c client.Client) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("asking the hub who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // Say writes a line to standard output.

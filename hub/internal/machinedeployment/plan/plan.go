@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -157,43 +156,6 @@ func (w *work) resizeSets(in Input) {
 	default:
 		w.roll()
 	}
-}
-
-// Bounds resolves maxSurge and maxUnavailable for a number of replicas. Recreate and OnDelete have no surge and
-// no bound on unavailable Machines; InPlace has no surge. Where both round to 0, maxUnavailable is 1: else nothing
-// could ever be replaced.
-func Bounds(strategy v1alpha1.MachineDeploymentStrategy, replicas int) (surge, unavailable int) {
-	switch strategy.Type {
-	case v1alpha1.Recreate, v1alpha1.OnDelete:
-		return 0, replicas
-	case v1alpha1.InPlace:
-		unavailable = 1
-		if strategy.InPlace != nil {
-			unavailable = resolve(strategy.InPlace.MaxUnavailable, replicas, false, 1)
-		}
-	default:
-		surge = 1
-		if bounds := strategy.RollingUpdate; bounds != nil {
-			surge = resolve(bounds.MaxSurge, replicas, true, 1)
-			unavailable = resolve(bounds.MaxUnavailable, replicas, false, 0)
-		}
-	}
-	if surge == 0 && unavailable == 0 {
-		unavailable = 1
-	}
-	return surge, min(unavailable, replicas)
-}
-
-// resolve returns the number that value means. What admission would have refused counts as 0, the safe side.
-func resolve(value *intstr.IntOrString, replicas int, up bool, unset int) int {
-	if value == nil {
-		return unset
-	}
-	number, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, up)
-	if err != nil {
-		return 0
-	}
-	return max(number, 0)
 }
 
 // plan compares what was decided with what is.

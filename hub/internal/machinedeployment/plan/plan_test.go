@@ -412,7 +412,7 @@ func TestBounds(t *testing.T) {
 		{onDelete, 4, 0, 4},
 	}
 	for _, test := range tests {
-		if surge, unavailable := Bounds(test.strategy, test.replicas); surge != test.surge || unavailable != test.unavailable {
+		if surge, unavailable := test.strategy.Bounds(test.replicas); surge != test.surge || unavailable != test.unavailable {
 			t.Errorf("%+v of %d: surge %d, unavailable %d; want %d, %d",
 				test.strategy, test.replicas, surge, unavailable, test.surge, test.unavailable)
 		}

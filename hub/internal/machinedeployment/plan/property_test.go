@@ -189,7 +189,7 @@ func TestInPlaceStopsAtFailedUpdates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawRolled(t, drawInPlace(t))
 		w.update = func(*simulatedMachine) string { return v1alpha1.ReasonUpdateFailed }
-		_, unavailable := Bounds(w.in.Strategy, w.in.Replicas)
+		_, unavailable := w.in.Strategy.Bounds(w.in.Replicas)
 		w.run(func() { w.check(w.in.Replicas, w.in.Replicas-unavailable) })
 		if failed := len(w.set("r2").machines); failed != unavailable {
 			t.Fatalf("%d failed, with %d allowed\n%s", failed, unavailable, strings.Join(w.log, "\n"))

@@ -46,24 +46,23 @@ func Hash(template v1alpha1.MachineTemplate, collisions int32) (string, error) {
 // what the agent keeps in sync on a Node or reads anew each time. Labels in keep, the selector of template's set,
 // stay as they are.
 func Propagate(template, wanted v1alpha1.MachineTemplate, keep map[string]string) v1alpha1.MachineTemplate {
-	result := *wanted.DeepCopy()
+	result := *template.DeepCopy()
+	result.Spec.TakeOver(&wanted.Spec)
+	result.Metadata = *wanted.Metadata.DeepCopy()
 	if result.Metadata.Labels == nil {
 		result.Metadata.Labels = map[string]string{}
 	}
 	maps.Copy(result.Metadata.Labels, keep)
-	own := template.DeepCopy()
-	if hash, found := own.Metadata.Labels[v1alpha1.MachineTemplateHashLabel]; found {
+	if hash, found := template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel]; found {
 		result.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = hash
 	}
-	result.Spec.Versions, result.Spec.ProviderConfig = own.Spec.Versions, own.Spec.ProviderConfig
 	return result
 }
 
 // canonical is the JSON, with sorted keys, of what cannot change without an update or a replacement.
 func canonical(template v1alpha1.MachineTemplate) ([]byte, error) {
 	body := template.Spec
-	body.NodeMetadata, body.Taints, body.Roles = v1alpha1.NodeMetadata{}, nil, nil
-	body.Timeouts, body.UnhealthyNodeConditions = nil, nil
+	body.TakeOver(&v1alpha1.MachineTemplateBody{})
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("reading machine template: %w", err)

@@ -106,7 +106,7 @@ type work struct {
 }
 
 func newWork(in Input) *work {
-	surge, unavailable := Bounds(in.Strategy, in.Replicas)
+	surge, unavailable := in.Strategy.Bounds(in.Replicas)
 	w := &work{
 		replicas: in.Replicas, limit: in.Replicas + surge, minAvailable: in.Replicas - unavailable, unavailable: unavailable,
 	}

@@ -376,7 +376,7 @@ func (w *world) counts() (machines, available int) {
 // bounds are the most Machines and the fewest available ones that there may be from now on: what the budget says,
 // or what is beyond it already.
 func (w *world) bounds() (most, least int) {
-	surge, unavailable := Bounds(w.in.Strategy, w.in.Replicas)
+	surge, unavailable := w.in.Strategy.Bounds(w.in.Replicas)
 	most, least = 0, 0
 	for _, s := range w.sets {
 		p := newPool(s.facts())
@@ -418,7 +418,7 @@ func (w *world) rested() {
 		}
 	}
 	if w.in.Paused {
-		surge, _ = Bounds(w.in.Strategy, w.in.Replicas)
+		surge, _ = w.in.Strategy.Bounds(w.in.Replicas)
 	}
 	if len(w.sets) == 0 && w.in.Paused {
 		return

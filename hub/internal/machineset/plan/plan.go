@@ -61,6 +61,8 @@ type Input struct {
 	Deleting bool
 	// Outstanding is the number of creations and deletions of this set that Machines does not show yet.
 	Outstanding int
+	// MostOwned bounds the Machines that the set may own by adopting; 0 is no bound beside AdoptionSlack.
+	MostOwned int
 	// Policy orders equally good victims.
 	Policy v1alpha1.DeletePolicy
 	// Remediation bounds the replacement of failed Machines; there is none unless the agent is Connected.
@@ -135,7 +137,11 @@ func Decide(in Input) Plan {
 			p.Update = append(p.Update, machine)
 		}
 	}
-	p.Adopt = adoptable(in.Machines, in.Replicas+AdoptionSlack-owned)
+	most := in.Replicas + AdoptionSlack
+	if in.MostOwned > 0 {
+		most = min(most, in.MostOwned)
+	}
+	p.Adopt = adoptable(in.Machines, most-owned)
 	owned += len(p.Adopt)
 	active = append(active, p.Adopt...)
 	p.Why = fmt.Sprintf("%d of %d machines exist, %d of them being deleted", owned, in.Replicas, owned-len(active)-len(p.Release))

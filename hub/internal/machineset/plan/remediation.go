@@ -3,37 +3,7 @@ package plan
 import (
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
-
-// Limits are the bounds of remediation, as numbers of Machines.
-type Limits struct {
-	MaxUnhealthy, MaxInFlight int
-}
-
-// LimitsOf resolves bounds for a number of replicas.
-func LimitsOf(bounds v1alpha1.Remediation, replicas int) Limits {
-	return Limits{
-		MaxUnhealthy: resolve(bounds.MaxUnhealthy, intstr.FromString("40%"), replicas),
-		MaxInFlight:  resolve(bounds.MaxInFlight, intstr.FromInt32(1), replicas),
-	}
-}
-
-// resolve returns the number that value means, percentages rounded up. What admission would have refused counts
-// as 0, the safe side.
-func resolve(value *intstr.IntOrString, unset intstr.IntOrString, replicas int) int {
-	if value == nil {
-		value = &unset
-	}
-	number, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, true)
-	if err != nil {
-		return 0
-	}
-	return max(number, 0)
-}
 
 // Unhealthy returns the Machines of the set that are unhealthy, by name. One that is deleted to be replaced counts
 // until it is gone; one that is deleted for another reason is nobody's concern any more.
@@ -51,8 +21,8 @@ func Unhealthy(machines []Machine) []Machine {
 // replaceable returns the failed Machines to be replaced now. It is asked only when no Machine is missing and none
 // is too many: while Machines cannot be created, none is deleted for another one's sake.
 func replaceable(in Input, active []Machine) []Victim {
-	limits := LimitsOf(in.Remediation, in.Replicas)
-	if !in.Connected || len(Unhealthy(in.Machines)) > limits.MaxUnhealthy {
+	maxUnhealthy, maxInFlight := in.Remediation.Limits(in.Replicas)
+	if !in.Connected || len(Unhealthy(in.Machines)) > maxUnhealthy {
 		return nil
 	}
 	inFlight := 0
@@ -67,7 +37,7 @@ func replaceable(in Input, active []Machine) []Victim {
 			failed = append(failed, machine)
 		}
 	}
-	picked := victims(in, failed, max(limits.MaxInFlight-inFlight, 0))
+	picked := victims(in, failed, max(maxInFlight-inFlight, 0))
 	for i := range picked {
 		picked[i].Why = picked[i].Reason
 	}

@@ -90,10 +90,10 @@ func TestReplacesFailedMachines(t *testing.T) {
 
 // clinic simulates one set whose Machines fall ill, with what the controller remembers of it.
 type clinic struct {
-	in     Input
-	known  Replacements
-	next   int
-	limits Limits
+	in                        Input
+	known                     Replacements
+	next                      int
+	maxUnhealthy, maxInFlight int
 }
 
 func newClinic(t *rapid.T) *clinic {
@@ -106,7 +106,7 @@ func newClinic(t *rapid.T) *clinic {
 	}
 	unhealthy, inFlight := percent("maxUnhealthy", 0), percent("maxInFlight", 1)
 	c.in.Remediation = v1alpha1.Remediation{MaxUnhealthy: &unhealthy, MaxInFlight: &inFlight}
-	c.limits = LimitsOf(c.in.Remediation, c.in.Replicas)
+	c.maxUnhealthy, c.maxInFlight = c.in.Remediation.Limits(c.in.Replicas)
 	return c
 }
 
@@ -115,8 +115,8 @@ func (c *clinic) reconcile(t *rapid.T) bool {
 	missing := max(c.in.Replicas-len(c.in.Machines), 0)
 	c.known.Note(c.in.Machines, missing, 0)
 	p := Decide(c.in)
-	if len(p.Replace) > 0 && len(Unhealthy(c.in.Machines)) > c.limits.MaxUnhealthy {
-		t.Fatalf("replaces %d of %d unhealthy machines, more than %d", len(p.Replace), len(Unhealthy(c.in.Machines)), c.limits.MaxUnhealthy)
+	if len(p.Replace) > 0 && len(Unhealthy(c.in.Machines)) > c.maxUnhealthy {
+		t.Fatalf("replaces %d of %d unhealthy machines, more than %d", len(p.Replace), len(Unhealthy(c.in.Machines)), c.maxUnhealthy)
 	}
 	for _, victim := range p.Replace {
 		m := c.at(victim.UID)
@@ -137,8 +137,8 @@ func (c *clinic) reconcile(t *rapid.T) bool {
 		})
 	}
 	c.known.Made(p.Create)
-	if n := c.inReplacement(); n > c.limits.MaxInFlight {
-		t.Fatalf("%d machines are in replacement, more than %d: %+v", n, c.limits.MaxInFlight, c.in.Machines)
+	if n := c.inReplacement(); n > c.maxInFlight {
+		t.Fatalf("%d machines are in replacement, more than %d: %+v", n, c.maxInFlight, c.in.Machines)
 	}
 	if len(c.in.Machines) > c.in.Replicas && p.Create > 0 {
 		t.Fatalf("%d machines for %d replicas", len(c.in.Machines), c.in.Replicas)
@@ -213,8 +213,8 @@ func TestRemediationStaysWithinItsBoundsAndConverges(t *testing.T) {
 			t.Fatalf("ended with %d machines for %d replicas", len(c.in.Machines), c.in.Replicas)
 		}
 		for _, m := range unhealthy {
-			if m.Replaceable && len(unhealthy) <= c.limits.MaxUnhealthy {
-				t.Fatalf("left %s unhealthy, one of %d with a bound of %d", m.Name, len(unhealthy), c.limits.MaxUnhealthy)
+			if m.Replaceable && len(unhealthy) <= c.maxUnhealthy {
+				t.Fatalf("left %s unhealthy, one of %d with a bound of %d", m.Name, len(unhealthy), c.maxUnhealthy)
 			}
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -60,12 +58,7 @@ func AddLabels(labels map[string]string, set *v1alpha1.MachineSet) {
 // Reached tells whether machine has all that t gives, and nothing of what it gave before and gives no more.
 func (t Template) Reached(machine *v1alpha1.Machine) bool {
 	return contains(machine.Labels, t.labels) && contains(machine.Annotations, t.annotations) &&
-		machine.Annotations[v1alpha1.TemplateKeysAnnotation] == t.keys &&
-		equality.Semantic.DeepEqual(machine.Spec.NodeMetadata, t.body.NodeMetadata) &&
-		equality.Semantic.DeepEqual(machine.Spec.Taints, t.body.Taints) &&
-		equality.Semantic.DeepEqual(machine.Spec.Roles, t.body.Roles) &&
-		equality.Semantic.DeepEqual(machine.Spec.Timeouts, t.body.Timeouts) &&
-		equality.Semantic.DeepEqual(machine.Spec.UnhealthyNodeConditions, t.body.UnhealthyNodeConditions)
+		machine.Annotations[v1alpha1.TemplateKeysAnnotation] == t.keys && machine.Spec.HasTakenOver(&t.body)
 }
 
 // Give changes machine so that t has Reached it. Labels and annotations that t never gave stay as they are.
@@ -81,9 +74,7 @@ func (t Template) Give(machine *v1alpha1.Machine) {
 	if t.keys != "" {
 		machine.Annotations[v1alpha1.TemplateKeysAnnotation] = t.keys
 	}
-	body := t.body.DeepCopy()
-	machine.Spec.NodeMetadata, machine.Spec.Taints, machine.Spec.Roles = body.NodeMetadata, body.Taints, body.Roles
-	machine.Spec.Timeouts, machine.Spec.UnhealthyNodeConditions = body.Timeouts, body.UnhealthyNodeConditions
+	machine.Spec.TakeOver(&t.body)
 }
 
 // replaced is all without the keys of gone, and with what is given.

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// agentSays plays the agent: it writes what it makes of the hub, then renews its Lease.
+func (f *fixture) agentSays(status metav1.ConditionStatus, reason string) {
+	f.t.Helper()
+	meta.SetStatusCondition(&f.refresh().Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ClusterAgentFrozenCondition, Status: status, Reason: reason,
+	})
+	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+}
+
+func (f *fixture) renew() bool {
+	f.t.Helper()
+	return f.logic.heartbeats.observe(lease(f.cluster.Name, f.clock.Now()), false, f.clock.Now())
+}
+
+func TestAnAgentIsHeardWhenItsWordHasArrived(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	f.reconcile()
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has not renewed")
+
+	// The cache lags behind: it has the renewal, and not what was written before.
+	behind := f.refresh().DeepCopy()
+	f.agentSays(metav1.ConditionTrue, v1alpha1.ReasonHubRestored)
+	f.Expect(f.renew()).To(BeTrue())
+	live := f.logic.Client
+	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{})
+	_, err := f.logic.Reconcile(t.Context(), behind)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
+	f.logic.Client = live
+
+	// The cache has it, and the condition that the others go by is not written yet.
+	before := f.refresh().ResourceVersion
+	f.reconcile()
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
+	f.Expect(f.refresh().ResourceVersion).NotTo(Equal(before))
+	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+		HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonHubRestored)))
+	f.reconcile()
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeTrue())
+}
+
+func TestAnAgentIsNotHeardWithoutTheAPIServer(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.reconcile()
+	f.reconcile()
+	f.renew()
+	f.reconcile()
+	f.logic.Live = interceptor.NewClient(f.direct, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("injected")
+		},
+	})
+	_, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.cluster)})
+	f.Expect(err).To(MatchError(ContainSubstring("reading what the agent has written: injected")))
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse())
+}
+
+// The API server has gone back to an older state, and this process goes on.
+func TestALeaseThatGoesBackIsNoRenewal(t *testing.T) {
+	g, h := NewWithT(t), newHeartbeats()
+	seen := func(version string, n int) bool {
+		lease := renewal(n)
+		lease.ResourceVersion = version
+		return h.observe(lease, false, start)
+	}
+	g.Expect(seen("100", 1)).To(BeTrue(), "the first renewal is news")
+	g.Expect(h.renewed("c")).To(BeTrue())
+	g.Expect(seen("20", 0)).To(BeTrue(), "so is that")
+	g.Expect(h.renewed("c")).To(BeFalse())
+	g.Expect(seen("30", 2)).To(BeTrue())
+	g.Expect(h.renewed("c")).To(BeTrue(), "the next one is a renewal")
+}

@@ -1,0 +1,277 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+func TestFrozenSetDoesNothingButReport(t *testing.T) {
+	tests := map[string]struct {
+		freeze func(*fixture)
+		reason string
+	}{
+		"by annotation of the set": {func(f *fixture) {
+			f.update(func(set *v1alpha1.MachineSet) {
+				set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
+			})
+		}, v1alpha1.ReasonManualFreeze},
+		"by annotation of the cluster": {func(f *fixture) {
+			f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: ""}
+			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonManualFreeze},
+		"because the agent is silent": {func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+		}, v1alpha1.ReasonAgentSilent},
+		"because nobody knows": {func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
+		}, v1alpha1.ReasonUnknown},
+		"because the cluster is denied": {func(f *fixture) {
+			f.cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
+			f.Expect(f.direct.Update(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonDenied},
+		"because the cluster is gone": {func(f *fixture) {
+			f.Expect(f.direct.Delete(f.t.Context(), f.cluster)).To(Succeed())
+		}, v1alpha1.ReasonClusterNotFound},
+		"because the namespace is not the cluster's": {func(f *fixture) {
+			f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed())
+			f.set = f.set.DeepCopy()
+			f.set.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "workers-" + f.cluster.Name}
+			hubtest.Create(f.t, f.direct, f.set)
+		}, v1alpha1.ReasonNamespaceConflict},
+		"by annotation of its deployment": {func(f *fixture) {
+			f.own(map[string]string{v1alpha1.FreezeAnnotation: "wait"}, nil)
+		}, v1alpha1.ReasonManualFreeze},
+		"by condition of its deployment": {func(f *fixture) {
+			f.own(nil, []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, LastTransitionTime: metav1.Now()}})
+		}, v1alpha1.ReasonOvershoot},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.reconcile()
+			test.freeze(f)
+			writes := map[string]int{"patch MachineSet": 1, "patch MachineSet/status": 1}
+			for _, replicas := range []int32{5, 0} {
+				f.scale(replicas)
+				f.writes.Counts()
+				f.reconcile()
+				f.Expect(f.writes.Counts()).To(Equal(writes))
+				delete(writes, "patch MachineSet") // The label is there.
+				f.refresh()
+				f.Expect(f.set.Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, test.reason))
+				frozen := f.condition(v1alpha1.FrozenCondition)
+				f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
+				f.Expect(frozen.Reason).To(Equal(test.reason))
+				f.Expect(frozen.Message).NotTo(BeEmpty())
+				f.Expect(f.set.Status.ObservedGeneration).To(Equal(f.set.Generation))
+			}
+		})
+	}
+}
+
+// own gives the set a deployment.
+func (f *fixture) own(annotations map[string]string, conditions []metav1.Condition) {
+	f.t.Helper()
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool", Annotations: annotations},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: f.cluster.Name, Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
+		},
+	}
+	hubtest.Create(f.t, f.direct, deployment)
+	deployment.Status.Conditions = conditions
+	f.Expect(f.direct.Status().Update(f.t.Context(), deployment)).To(Succeed())
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
+	})
+}
+
+func TestThawedSetGoesOn(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+	f.reconcile()
+	f.Expect(f.machines()).To(BeEmpty())
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+}
+
+// What the cache says of the cluster or the set may be old when it comes to acting.
+func TestActsOnNothingThatIsFrozenOrChangedSince(t *testing.T) {
+	tests := map[string]func(*fixture){
+		"frozen since": func(f *fixture) {
+			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+		},
+		"scaled since":  func(f *fixture) { f.scale(1) },
+		"deleted since": func(f *fixture) { f.Expect(f.direct.Delete(f.t.Context(), f.set)).To(Succeed()) },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			var oldCluster *v1alpha1.Cluster
+			var oldSet *v1alpha1.MachineSet
+			stale := &interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				switch into := object.(type) {
+				case *v1alpha1.Cluster:
+					oldCluster.DeepCopyInto(into)
+					return nil
+				case *v1alpha1.MachineSet:
+					oldSet.DeepCopyInto(into)
+					return nil
+				}
+				return c.Get(ctx, key, object, options...)
+			}}
+			f := newFixture(t, 3, stale)
+			oldCluster, oldSet = f.cluster.DeepCopy(), f.set.DeepCopy()
+			change(f)
+			_, err := f.tryReconcile()
+			f.Expect(err).NotTo(HaveOccurred(), "a stale read is no error")
+			f.Expect(f.machines()).To(BeEmpty())
+		})
+	}
+}
+
+func TestAHubThatHasNotHeardTheAgentDoesNothingAndWritesNoFreeze(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.reconcile()
+	f.Expect(f.machines()).To(BeEmpty())
+	f.Expect(f.refresh().Status.ObservedGeneration).To(Equal(f.set.Generation))
+	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(BeNil(), "a freeze of seconds is not worth a write")
+
+	f.agents.Hear(f.cluster.Name)
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+
+	f.agents.Forget(f.cluster.Name)
+	f.scale(0)
+	f.reconcile()
+	for _, machine := range f.machines() {
+		f.Expect(machine.DeletionTimestamp).To(BeNil(), machine.Name)
+	}
+}
+
+// agree tells whether label and condition say the same.
+func (f *fixture) agree() bool {
+	f.t.Helper()
+	frozen := f.condition(v1alpha1.FrozenCondition)
+	reason, labeled := f.set.Labels[v1alpha1.FrozenLabel]
+	if frozen == nil || frozen.Status == metav1.ConditionFalse {
+		return !labeled
+	}
+	return reason == frozen.Reason
+}
+
+// Killed between its two writes, the hub leaves label and condition at odds; the next one mends that at its first look,
+// in both directions, and whichever of them is missing.
+func labelAndConditionAgreeAfterTheNextLook(t *testing.T) {
+	killed := errors.New("killed")
+	tests := map[string]interceptor.Funcs{
+		"killed before the label": {Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return killed
+		}},
+		"killed before the condition": {SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return killed
+		}},
+	}
+	for name, kill := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.reconcile()
+			for _, order := range []func(map[string]string){
+				func(annotations map[string]string) { annotations[v1alpha1.FreezeAnnotation] = "x" },
+				func(annotations map[string]string) { delete(annotations, v1alpha1.FreezeAnnotation) },
+			} {
+				f.update(func(set *v1alpha1.MachineSet) {
+					if set.Annotations == nil {
+						set.Annotations = map[string]string{}
+					}
+					order(set.Annotations)
+				})
+				next := f.runner
+				f.runner = f.another(&kill)
+				_, err := f.tryReconcile()
+				f.Expect(err).To(MatchError(killed))
+				f.Expect(f.agree()).To(BeFalse(), "one of the two was written")
+				f.runner = next
+				f.reconcile()
+				f.Expect(f.agree()).To(BeTrue())
+				f.writes.Counts()
+				f.reconcile()
+				f.Expect(f.writes.Counts()).To(BeEmpty())
+			}
+			f.Expect(f.machines()).To(HaveLen(2))
+		})
+	}
+}
+
+// another is another process that works on the same set; broken, if given, is what becomes of its writes.
+func (f *fixture) another(broken *interceptor.Funcs) reconcile.Reconciler {
+	f.t.Helper()
+	through := f.writes.Count(f.direct)
+	if broken != nil {
+		through = interceptor.NewClient(through, *broken)
+	}
+	logic, err := New(Deps{Client: through, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	return reconciler.New(through, through, logic)
+}
+
+func TestNobodyElseDecidesByTheLabel(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Labels = map[string]string{v1alpha1.FrozenLabel: v1alpha1.ReasonManualFreeze, "mine": "stays"}
+	})
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+	f.Expect(f.refresh().Labels).To(Equal(map[string]string{"mine": "stays"}))
+	f.silence()
+	f.reconcile()
+	f.update(func(set *v1alpha1.MachineSet) { delete(set.Labels, v1alpha1.FrozenLabel) })
+	f.reconcile()
+	f.Expect(f.refresh().Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, v1alpha1.ReasonAgentSilent))
+}
+
+func TestAFreezeKeepsItsBeginningAndSaysWhoOrderedIt(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.pass(time.Minute)
+	began := metav1.NewTime(f.clock.Now().Truncate(time.Second))
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "looking into it", v1alpha1.FreezeUserAnnotation: "jane"}
+	})
+	for range 3 {
+		f.reconcile()
+		frozen := f.condition(v1alpha1.FrozenCondition)
+		f.Expect(frozen.LastTransitionTime.Equal(&began)).To(BeTrue(), "%s", frozen.LastTransitionTime)
+		f.Expect(frozen.Message).To(And(ContainSubstring("by jane"), ContainSubstring("looking into it")))
+		f.pass(time.Minute)
+		f.scale(4)
+	}
+}
+
+func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
+	frozen, other := newFixture(t, 2, nil), newFixture(t, 2, nil)
+	frozen.silence()
+	for _, f := range []*fixture{frozen, other} {
+		f.reconcile()
+		f.scale(3)
+		f.reconcile()
+	}
+	frozen.Expect(frozen.machines()).To(BeEmpty())
+	other.Expect(other.machines()).To(HaveLen(3))
+	other.Expect(other.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
+}

@@ -1,0 +1,219 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+// intrude makes Machines of the set as no hub does.
+func (f *fixture) intrude(count int) {
+	f.t.Helper()
+	for range count {
+		hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.set.Namespace, GenerateName: "intruder-", Labels: f.set.Spec.Selector.MatchLabels,
+				OwnerReferences: []metav1.OwnerReference{ownerReference(f.set)}, Finalizers: []string{v1alpha1.MachineFinalizer},
+			},
+			Spec: v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: f.set.Spec.Template.Spec},
+		})
+	}
+}
+
+// rest lets the set come to rest, so that its status says how many Machines it has.
+func (f *fixture) rest() {
+	f.t.Helper()
+	for range 3 {
+		f.reconcile()
+		f.pass(time.Minute)
+	}
+	f.Expect(f.refresh().Status.Replicas).To(BeEquivalentTo(*f.set.Spec.Replicas))
+	f.told()
+}
+
+// overshoots expects the set to be frozen for that, or not.
+func (f *fixture) overshoots(want bool) {
+	f.t.Helper()
+	frozen := f.condition(v1alpha1.FrozenCondition)
+	if !want {
+		f.Expect(frozen.Status).To(Equal(metav1.ConditionFalse), frozen.Message)
+		f.Expect(f.set.Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
+		return
+	}
+	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonOvershoot))
+	f.Expect(f.set.Labels).To(HaveKeyWithValue(v1alpha1.FrozenLabel, v1alpha1.ReasonOvershoot))
+}
+
+func aSurplusFreezesAndThawsByItself(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.rest()
+	f.intrude(2)
+	f.reconcile()
+	f.overshoots(true)
+	f.Expect(f.told()).To(ConsistOf(And(HavePrefix("Warning Overshoot"), ContainSubstring("has 5 machines"))))
+	f.runner = f.another(nil) // A restart forgets nothing.
+	for range 3 {
+		f.pass(time.Minute)
+		f.reconcile()
+	}
+	f.overshoots(true)
+	f.Expect(active(f.machines())).To(HaveLen(5), "frozen means frozen")
+
+	intruder := f.machines()[0]
+	f.Expect(f.direct.Delete(t.Context(), &intruder)).To(Succeed())
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(f.told()).To(ContainElement(HavePrefix("Normal OvershootEnded")))
+	f.settle()
+	f.Expect(active(f.machines())).To(HaveLen(3), "the one that was left over went in a scale-down")
+}
+
+// settle lets the set come to rest, and Machines go.
+func (f *fixture) settle() {
+	f.t.Helper()
+	for range 3 {
+		f.reconcile()
+		hubtest.FinishDeletions(f.t, f.direct, f.set.Namespace)
+		f.pass(time.Minute)
+	}
+}
+
+func TestAFrozenSurplusMakesNoMachinesEither(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.rest()
+	f.intrude(4)
+	f.reconcile()
+	f.scale(1)
+	f.reconcile()
+	f.overshoots(true)
+	f.Expect(active(f.machines())).To(HaveLen(7), "not even a lower number deletes")
+	f.scale(9)
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(active(f.machines())).To(HaveLen(9), "what is asked for now is more than there is")
+}
+
+func TestAScaleDownIsNoOvershoot(t *testing.T) {
+	f := newFixture(t, 12, nil)
+	f.reconcile() // Its status does not say yet that it has made them.
+	f.scale(1)
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(active(f.machines())).To(HaveLen(1))
+
+	f.settle()
+	f.scale(12)
+	f.settle()
+	f.silence()
+	f.scale(1)
+	f.reconcile()
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Reason).To(Equal(v1alpha1.ReasonAgentSilent))
+	f.speak()
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(active(f.machines())).To(HaveLen(1), "what was ordered amid a freeze is done after it")
+}
+
+// speak ends silence.
+func (f *fixture) speak() {
+	f.t.Helper()
+	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+}
+
+func aSurplusThatCameWhileNobodyLookedFreezes(t *testing.T) {
+	tests := map[string]func(*fixture){
+		"the hub was away":       func(f *fixture) { f.runner = f.another(nil) },
+		"the cluster was frozen": func(f *fixture) { f.silence(); f.reconcile(); f.speak() },
+		"the status was not written": func(f *fixture) {
+			next := f.runner
+			f.runner = f.another(&interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				return errors.New("refused")
+			}})
+			for range 2 {
+				_, err := f.tryReconcile()
+				f.Expect(err).To(HaveOccurred())
+			}
+			f.runner = next
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			f.rest()
+			f.intrude(3)
+			test(f)
+			f.reconcile()
+			f.overshoots(true)
+			f.Expect(active(f.machines())).To(HaveLen(6))
+		})
+	}
+}
+
+func TestAUserMayLeaveASurplusToTheScaleDown(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.rest()
+	f.intrude(5)
+	f.reconcile()
+	f.overshoots(true)
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.AllowOvershootAnnotation: "true"}
+	})
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(active(f.machines())).To(HaveLen(3))
+}
+
+func TestASurplusAndASilentAgentAreBothTold(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.rest()
+	f.intrude(2)
+	f.silence()
+	f.reconcile()
+	f.overshoots(true)
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(And(ContainSubstring("5 machines"), ContainSubstring("said by the test")))
+}
+
+// A selector that matches Machines of others must not freeze the set that adopts some of them.
+func TestAdoptionIsNoOvershoot(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.rest()
+	f.intrude(4)
+	for _, machine := range f.machines() {
+		machine.OwnerReferences = nil
+		f.Expect(f.direct.Update(t.Context(), &machine)).To(Succeed())
+	}
+	for range 6 {
+		f.reconcile()
+		hubtest.FinishDeletions(t, f.direct, f.set.Namespace)
+	}
+	f.overshoots(false)
+}
+
+func TestTheSweepFindsWhatIsTooMuch(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.rest()
+	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	mine := ContainElement(HaveField("NamespacedName", client.ObjectKeyFromObject(f.set)))
+	f.Expect(logic.overfull(t.Context())).NotTo(mine)
+	f.intrude(1)
+	f.Expect(logic.overfull(t.Context())).To(mine)
+	f.intrude(4)
+	f.reconcile()
+	for _, machine := range f.machines()[:4] {
+		f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
+	}
+	f.scale(5)
+	f.Expect(logic.overfull(t.Context())).To(mine, "it is said to be frozen for it")
+}

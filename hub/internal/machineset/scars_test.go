@@ -1,0 +1,88 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// TestScars has the failures of other machine controllers that a MachineSet must not repeat; docs/edge-cases.md lists
+// all of them.
+func TestScars(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"MCM safety controller: overshoot freezes at high and thaws at low":                    aSurplusFreezesAndThawsByItself,
+		"MCM #81–#88, #718, #346: an error while unfreezing does not freeze for ever":          aThawThatFailsIsTriedUntilItSucceeds,
+		"MCM #81–#88, #718, #346: a Recreate deployment leaves later sets unprotected":         everySetIsWatchedWhateverTheStrategy,
+		"MCM #81–#88, #718, #346: a restart forgets the freeze":                                aSurplusThatCameWhileNobodyLookedFreezes,
+		"MCM #81–#88, #718, #346: label and condition disagree":                                labelAndConditionAgreeAfterTheNextLook,
+		"outscale #543: selector and labels that part make thousands of machines":              machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver,
+		"CAPI #3163, MCM #688, #155, #354: replacements in flight are limited":                 failedMachinesAreReplacedOneByOneWithinTheBound,
+		"CAPI #3163, MCM #688, #155, #354: too many unhealthy machines stop it, and are named": tooManyUnhealthyMachinesStopRemediation,
+		"CAPI #11974: a soak delay":                         minReadySecondsEndsAtItsDeadline,
+		"CAPI #75: an atomic scale-down of chosen machines": scaleDownTakesTheMachineThatTheAutoscalerMarkedLast,
+		"CAPI #14217: a ceiling on runaway creation":        aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling,
+		"MCM #483: back-off of refused creations":           aRefusedCreationIsNotTriedAgainForEveryEvent,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} })
+	f.reconcile()
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	working, refused := f.runner, errors.New("refused")
+	f.runner = f.another(&interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return refused
+		},
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return refused
+		},
+	})
+	for range 20 {
+		_, err := f.tryReconcile()
+		f.Expect(err).To(MatchError(refused), "an error is tried again, however often")
+	}
+	f.runner = working
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.settle()
+	f.Expect(active(f.machines())).To(HaveLen(2))
+}
+
+func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
+	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	for _, strategy := range []v1alpha1.MachineDeploymentStrategy{
+		{Type: v1alpha1.Recreate}, {Type: v1alpha1.OnDelete}, {Type: v1alpha1.InPlace},
+		{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &none, MaxUnavailable: &one}},
+	} {
+		t.Run(string(strategy.Type), func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			deployment := &v1alpha1.MachineDeployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
+				Spec: v1alpha1.MachineDeploymentSpec{
+					ClusterName: f.cluster.Name, Replicas: new(int32(3)), Strategy: strategy,
+					Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
+				},
+			}
+			f.Expect(f.direct.Create(t.Context(), deployment)).To(Succeed())
+			f.update(func(set *v1alpha1.MachineSet) {
+				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
+			})
+			f.rest()
+			f.intrude(3)
+			f.reconcile()
+			f.overshoots(true)
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package overshoot
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// world is one set, as the hub's API server has it, and the hub that works on it.
+type world struct {
+	limits Limits
+	// asked is what the user wants, and generation how often that has changed.
+	asked      int
+	generation int64
+	machines   int
+	// frozen and reported are what the status says.
+	frozen   bool
+	reported Look
+	hub      Arrivals
+	// strangers: somebody else makes Machines in this world.
+	strangers bool
+}
+
+// look is a reconciliation; stored is false if the hub is killed before it has written the status.
+func (w *world) look(t *rapid.T, stored bool) {
+	now := Look{Machines: w.machines, Generation: w.generation}
+	facts := Facts{Asked: w.asked, Machines: w.machines, Frozen: w.frozen, Came: w.hub.Came(now, w.reported)}
+	frozen := w.limits.Frozen(facts)
+	w.check(t, facts, frozen)
+	created := 0
+	switch {
+	case frozen:
+	case w.machines < w.asked:
+		created = rapid.IntRange(0, w.asked-w.machines).Draw(t, "created") // The API server may refuse some.
+	default:
+		w.machines -= rapid.IntRange(0, w.machines-w.asked).Draw(t, "deleted")
+	}
+	w.machines += created
+	w.hub.Made(created)
+	if !frozen || w.frozen {
+		w.hub.Note(now, w.reported)
+	}
+	if stored {
+		w.frozen, w.reported = frozen, now
+	}
+}
+
+func (w *world) check(t *rapid.T, facts Facts, frozen bool) {
+	high, low := w.asked+w.limits.Up, w.asked+w.limits.Up-w.limits.Down
+	switch {
+	case frozen && !w.strangers:
+		t.Fatalf("froze although only the user and the set itself were at work: %+v", facts)
+	case frozen && !w.frozen && w.machines < high:
+		t.Fatalf("froze below high: %+v", facts)
+	case !frozen && w.frozen && w.machines > low:
+		t.Fatalf("thawed above low: %+v", facts)
+	case frozen && w.machines <= low:
+		t.Fatalf("stayed frozen at low: %+v", facts)
+	}
+}
+
+func draw(t *rapid.T, strangers bool) *world {
+	up := rapid.IntRange(1, 6).Draw(t, "up")
+	return &world{limits: Limits{Up: up, Down: rapid.IntRange(1, up).Draw(t, "down")}, generation: 1, strangers: strangers}
+}
+
+func (w *world) scale(t *rapid.T) {
+	w.asked = rapid.IntRange(0, 30).Draw(t, "asked")
+	w.generation++
+}
+
+func (w *world) lose(t *rapid.T) { w.machines -= rapid.IntRange(0, w.machines).Draw(t, "lost") }
+
+func TestWithoutStrangersNothingEverFreezes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, false)
+		t.Repeat(map[string]func(*rapid.T){
+			"look":    func(t *rapid.T) { w.look(t, true) },
+			"unsaid":  func(t *rapid.T) { w.look(t, false) },
+			"scale":   w.scale,
+			"lose":    w.lose,
+			"restart": func(*rapid.T) { w.hub = Arrivals{} },
+		})
+	})
+}
+
+func TestStrangersFreezeAndTheMarksHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, true)
+		t.Repeat(map[string]func(*rapid.T){
+			"look":      func(t *rapid.T) { w.look(t, true) },
+			"scale":     w.scale,
+			"lose":      w.lose,
+			"restart":   func(*rapid.T) { w.hub = Arrivals{} },
+			"strangers": func(t *rapid.T) { w.machines += rapid.IntRange(1, 12).Draw(t, "strangers") },
+		})
+	})
+}
+
+// However the hub fares meanwhile, as many strangers as high takes are not overlooked.
+func TestNoOvershootIsOverlooked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, true)
+		w.scale(t)
+		w.machines = w.asked
+		w.look(t, true)
+		w.look(t, true)
+		w.machines += w.limits.Up + rapid.IntRange(0, 5).Draw(t, "more")
+		for range rapid.IntRange(0, 3).Draw(t, "lost writes") {
+			w.look(t, false)
+			if rapid.Bool().Draw(t, "restart") {
+				w.hub = Arrivals{}
+			}
+		}
+		w.look(t, true)
+		if !w.frozen || w.machines < w.asked+w.limits.Up {
+			t.Fatalf("overlooked: %+v", w)
+		}
+	})
+}

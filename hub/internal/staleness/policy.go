@@ -1,0 +1,59 @@
+package staleness
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Marker is the condition that the Machines of cluster are to carry; nil for none. A cluster whose agent has only just
+// started and has not looked yet is none: that passes within seconds.
+func Marker(cluster *v1alpha1.Cluster) *metav1.Condition {
+	list := cluster.Status.Conditions
+	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
+		return nil // There has never been an agent that could have said anything.
+	}
+	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
+	if connected != nil && connected.Status != metav1.ConditionTrue {
+		return marker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
+			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name))
+	}
+	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
+	if target != nil && target.Status == metav1.ConditionFalse {
+		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
+			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name))
+	}
+	return nil
+}
+
+func marker(reason string, since metav1.Time, message string) *metav1.Condition {
+	return &metav1.Condition{
+		Type: v1alpha1.MachineStaleCondition, Status: metav1.ConditionTrue,
+		Reason: reason, Message: message, LastTransitionTime: since,
+	}
+}
+
+// marked tells whether machine carries wanted; nil for none.
+func marked(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
+	found := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
+	if found == nil || wanted == nil {
+		return found == nil && wanted == nil
+	}
+	return found.Status == wanted.Status && found.Reason == wanted.Reason &&
+		found.LastTransitionTime.Equal(&wanted.LastTransitionTime)
+}
+
+// mark puts wanted on machine, or takes the marker off if it is nil.
+func mark(machine *v1alpha1.Machine, wanted *metav1.Condition) {
+	list := slices.DeleteFunc(machine.Status.Conditions, func(condition metav1.Condition) bool {
+		return condition.Type == v1alpha1.MachineStaleCondition
+	})
+	if wanted != nil {
+		list = append(list, *wanted)
+	}
+	machine.Status.Conditions = list
+}
