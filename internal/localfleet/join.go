@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,9 @@ const hubPoll = 50 * time.Millisecond
 func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	server, err := joining.ServerOf(f.HubConfig)
 	if err != nil {
+		return err
+	}
+	if server.URL, err = f.routed(Link{From: member.Name, To: HubServer}, server.URL); err != nil {
 		return err
 	}
 	request := joining.Request{
@@ -72,16 +76,15 @@ func (f *Fleet) CredentialDir(member *Member) string {
 // StartAgent starts the agent of member, also again after it has ended. It has the rights of config/rbac in its
 // cluster, and on the hub those that it gets by joining.
 func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
-	targetKubeconfig, err := member.Cluster.Kubeconfig(ctx, "hollowfleet-agent", "hollowfleet:agents")
+	kubeconfigs, err := f.agentKubeconfigs(ctx, member)
 	if err != nil {
 		return err
 	}
-	args := append([]string{
+	args := slices.Concat([]string{
 		"--cluster-name", member.Name,
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
-		"--target-kubeconfig", targetKubeconfig,
 		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
-	}, f.options.AgentArgs...)
+	}, kubeconfigs, f.options.AgentArgs)
 	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
 		return err
 	}

@@ -51,6 +51,8 @@ type Options struct {
 	Credential v1alpha1.CredentialType
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
+	// Route leads the connections of hub and agents another way than the direct one. It may be nil.
+	Route Route
 	// Progress is told what has been done, a line each. It may be nil.
 	Progress func(line string)
 }
@@ -188,6 +190,9 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 func (f *Fleet) StartHubProcess(ctx context.Context) error {
 	kubeconfig, err := f.Hub.Kubeconfig(ctx, "hollowfleet-hub", "hollowfleet:hub")
 	if err != nil {
+		return err
+	}
+	if kubeconfig, _, err = f.routedKubeconfig(Link{From: FromHub, To: HubServer}, kubeconfig); err != nil {
 		return err
 	}
 	args := append([]string{

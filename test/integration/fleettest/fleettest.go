@@ -4,6 +4,7 @@ package fleettest
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +24,8 @@ const (
 // Fleet is a running fleet.
 type Fleet struct {
 	*localfleet.Fleet
+	// cables are there if it was started with them.
+	cables *Cables
 }
 
 // Start starts a fleet in a directory of its own and ends it after the suite. Directory and programs of options
@@ -45,5 +48,16 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	fleet, err := localfleet.Up(limited, options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(fleet.Down()).To(Succeed()) })
+	DeferCleanup(func() { Expect(keepLogs(options.Dir)).To(Succeed()) })
 	return &Fleet{Fleet: fleet}
+}
+
+// keepLogs copies the logs of hub and agents to a directory of their own in $HOLLOWFLEET_KEEP_LOGS, if that is set: to
+// see why a spec failed.
+func keepLogs(dir string) error {
+	keep := os.Getenv("HOLLOWFLEET_KEEP_LOGS")
+	if keep == "" {
+		return nil
+	}
+	return os.CopyFS(filepath.Join(keep, filepath.Base(dir)), os.DirFS(filepath.Join(dir, "logs")))
 }
