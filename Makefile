@@ -63,7 +63,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 (bench), FOR=2m SEED=0 (chaos), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 (bench), FOR=2m (chaos), SEED=0 (chaos, faults), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -81,6 +81,10 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each.
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.
 	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.v
+
+.PHONY: faults
+faults: build ## Break a fleet in every way, in the middle of everything: about half an hour. SEED=7 draws other pairs.
+	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/faults -args -faults.whole -faults.seed=$(SEED) -ginkgo.v
 
 ##@ Build it
 

@@ -36,8 +36,17 @@ type herd struct {
 	witness    *fleettest.Witness
 	replicas   int
 	versions   int
-	// most is the largest number of Machines that has been allowed since all was well.
-	most int
+	// most is the largest number of Machines that has been allowed since all was well, least the smallest that had to
+	// be available.
+	most, least int
+}
+
+// bind makes the witness accuse whoever leaves the bounds, at every change from now on.
+func (h *herd) bind(least, most int) {
+	h.least, h.most = least, most
+	h.witness.Machines.Hold(fleettest.Bound{Least: least, Most: most})
+	h.witness.Pods.Hold(fleettest.Bound{Most: most})
+	h.witness.Nodes.Hold(fleettest.Bound{Most: most})
 }
 
 var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext) {
@@ -66,11 +75,13 @@ var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext)
 func newHerds(ctx context.Context) []*herd {
 	var all []*herd
 	for _, member := range fleet.Members {
-		one := &herd{member: member, replicas: 2, most: 2 + surge}
+		one := &herd{member: member, replicas: 2}
 		one.deployment = fleet.NewDeployment(ctx, member, pool, int32(one.replicas), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
-				Type:          v1alpha1.RollingUpdate,
-				RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: ptr.To(intstr.FromInt32(surge))},
+				Type: v1alpha1.RollingUpdate,
+				RollingUpdate: &v1alpha1.RollingUpdateBounds{
+					MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+				},
 			}
 		})
 		all = append(all, one)
@@ -78,6 +89,7 @@ func newHerds(ctx context.Context) []*herd {
 	for _, one := range all {
 		fleet.ExpectReady(ctx, one.member, pool, one.replicas)
 		one.witness = fleet.Watch(ctx, one.member, pool)
+		one.bind(one.replicas, one.replicas+surge)
 	}
 	return all
 }
@@ -99,7 +111,7 @@ func (h *herd) order(ctx context.Context, random *rand.Rand) {
 		return
 	}
 	// Whether or not the order arrives, it may.
-	h.most = max(h.most, replicas+surge)
+	h.bind(min(h.least, replicas), max(h.most, replicas+surge))
 	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := fleet.HubClient.Patch(limited, h.deployment, client.RawPatch("application/merge-patch+json", []byte(patch)))
@@ -108,12 +120,9 @@ func (h *herd) order(ctx context.Context, random *rand.Rand) {
 
 // breakSomething breaks one thing, or two at once, for a while.
 func breakSomething(ctx context.Context, random *rand.Rand) {
-	all := faults()
 	var ends []func(context.Context)
 	for range 1 + random.IntN(2) {
-		one := all[random.IntN(len(all))]
-		say("%s", one.name)
-		ends = append(ends, one.begin(ctx))
+		ends = append(ends, draw(random).begin(ctx))
 	}
 	lasts := time.Duration(random.Int64N(int64(longest)))
 	timer := time.NewTimer(lasts)
@@ -138,12 +147,11 @@ func breakSomething(ctx context.Context, random *rand.Rand) {
 // check looks at what must hold at every time.
 func (h *herd) check() {
 	GinkgoHelper()
-	for _, journal := range []*fleettest.Journal{h.witness.Machines, h.witness.Pods, h.witness.Nodes} {
-		Expect(journal.Verdict()).To(BeEmpty())
-		Expect(len(journal.Live())).To(BeNumerically("<=", h.most), "%s: no more than replicas and surge: %v", h.member.Name, journal.Live())
+	h.witness.Each(func(journal *fleettest.Journal) {
+		Expect(journal.Verdict()).To(BeEmpty(), h.member.Name)
 		made := journal.Made()
 		Expect(slices.Compact(slices.Clone(made))).To(Equal(made), "nothing is made twice")
-	}
+	})
 	ordered := h.witness.Machines.Ending()
 	for _, journal := range []*fleettest.Journal{h.witness.Pods, h.witness.Nodes} {
 		for _, name := range journal.Ending() {
@@ -171,11 +179,9 @@ func (h *herd) converge(ctx context.Context) {
 			Expect(machine.Status.Versions.Kubelet).To(Equal(want))
 		}
 	}
-	for _, journal := range []*fleettest.Journal{h.witness.Machines, h.witness.Pods, h.witness.Nodes} {
-		journal.CatchUp(ctx)
-	}
-	h.most = h.replicas + surge
+	h.witness.Each(func(journal *fleettest.Journal) { journal.CatchUp(ctx) })
 	h.check()
+	h.bind(h.replicas, h.replicas+surge)
 	Expect(h.witness.Pods.Live()).To(Equal(h.witness.Machines.Live()), "a pod for every Machine, and no other")
 	Expect(h.witness.Nodes.Live()).To(Equal(h.witness.Machines.Live()), "a Node for every Machine, and no other")
 }

@@ -3,113 +3,70 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"syscall"
+	"math/rand/v2"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
-	"github.com/hollowfleet/hollowfleet/internal/simcluster"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-// fault breaks one thing. Its end mends it, and may be called when nothing is broken any more.
+// processes can be killed and stopped, networks cut and slowed. Some are both: the process, and its connections.
+var (
+	processes = []fleettest.Part{
+		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd, fleettest.HubManager,
+		fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd, fleettest.TargetManager,
+	}
+	networks  = []fleettest.Part{fleettest.Hub, fleettest.HubServer, fleettest.Agent, fleettest.TargetServer, fleettest.HostLink}
+	signals   = []fleettest.Way{fleettest.Kill, fleettest.Stop}
+	blackouts = []fleettest.Way{
+		fleettest.Refuse, fleettest.BlackHole, fleettest.BlackHoleUp, fleettest.BlackHoleDown, fleettest.Slow, fleettest.Crawl,
+	}
+)
+
+// fault is one that can be drawn, with the cluster that it is in.
 type fault struct {
-	name  string
-	begin func(ctx context.Context) (end func(ctx context.Context))
+	fleettest.Fault
+	member *localfleet.Member
 }
 
-// faults are all that can be broken.
-func faults() []fault {
-	all := []fault{
-		processFault("kill the hub", func() *process.Process { return fleet.HubProcess }, syscall.SIGKILL),
-		processFault("stop the hub", func() *process.Process { return fleet.HubProcess }, syscall.SIGSTOP),
+func (f fault) String() string {
+	if f.Part.Shared() {
+		return f.Fault.String()
 	}
-	all = append(all, clusterFaults("the hub", fleet.Hub)...)
-	for _, member := range fleet.Members {
-		agent := func() *process.Process { return member.Agent }
-		all = append(all,
-			processFault("kill the agent of "+member.Name, agent, syscall.SIGKILL),
-			processFault("stop the agent of "+member.Name, agent, syscall.SIGSTOP))
-		all = append(all, clusterFaults(member.Name, member.Cluster)...)
-	}
-	return all
+	return fmt.Sprintf("%s in %s", f.Fault, f.member.Name)
 }
 
-// processFault sends a signal to a process of ours: SIGSTOP is taken back at the end, and one that has ended by
-// then is started again.
-func processFault(name string, of func() *process.Process, signal syscall.Signal) fault {
-	return fault{name: name, begin: func(context.Context) func(context.Context) {
-		victim := of()
-		if running(victim) {
-			Expect(victim.Signal(signal)).To(Succeed(), name)
+// draw draws a fault: a signal as often as something that happens to networks.
+func draw(random *rand.Rand) fault {
+	parts, ways := processes, signals
+	if random.IntN(2) == 0 {
+		parts, ways = networks, blackouts
+	}
+	return fault{
+		Fault:  fleettest.Fault{Way: ways[random.IntN(len(ways))], Part: parts[random.IntN(len(parts))]},
+		member: fleet.Members[random.IntN(len(fleet.Members))],
+	}
+}
+
+// begin begins the fault. What another fault has ended already cannot be broken: then there is nothing to do, nor to
+// mend.
+func (f fault) begin(ctx context.Context) (end func(context.Context)) {
+	mend, err := fleet.Break(ctx, f.Fault, f.member)
+	say("%s: %v", f, err)
+	return func(ctx context.Context) {
+		if err != nil {
+			return
 		}
-		return func(context.Context) {
-			if signal == syscall.SIGSTOP && running(victim) {
-				Expect(victim.Signal(syscall.SIGCONT)).To(Succeed(), name)
-			}
+		if err := mend(ctx); err != nil {
+			say("mending %s: %v", f, err)
 		}
-	}}
-}
-
-func clusterFaults(name string, cluster *simcluster.Cluster) []fault {
-	var all []fault
-	for _, component := range []string{"kube-apiserver", "etcd", "kube-controller-manager"} {
-		// What another fault has ended already cannot be paused or killed: then there is nothing to do.
-		do := func(ctx context.Context, action string) bool {
-			err := cluster.Component(ctx, action, component)
-			if err != nil {
-				say("%v", err)
-			}
-			return err == nil
-		}
-		all = append(all, fault{
-			name: fmt.Sprintf("pause %s of %s", component, name),
-			begin: func(ctx context.Context) func(context.Context) {
-				paused := do(ctx, "pause")
-				return func(ctx context.Context) {
-					if paused {
-						do(ctx, "resume")
-					}
-				}
-			},
-		}, fault{
-			name: fmt.Sprintf("kill %s of %s", component, name),
-			begin: func(ctx context.Context) func(context.Context) {
-				do(ctx, "kill")
-				return func(context.Context) {} // simcluster starts it again.
-			},
-		})
-	}
-	return all
-}
-
-func running(p *process.Process) bool {
-	select {
-	case <-p.Done():
-		return false
-	default:
-		return true
 	}
 }
 
-// supervise starts hub and agents again when they have ended, as their Deployments would do.
+// supervise starts hub and agents again when they have ended.
 func supervise(ctx context.Context) {
-	if !running(fleet.HubProcess) {
-		if err := fleet.StartHubProcess(ctx); err != nil {
-			GinkgoWriter.Println("starting the hub again:", err)
-		}
-	}
-	for _, member := range fleet.Members {
-		superviseAgent(ctx, member)
-	}
-}
-
-func superviseAgent(ctx context.Context, member *localfleet.Member) {
-	if running(member.Agent) {
-		return
-	}
-	if err := fleet.StartAgent(ctx, member); err != nil {
-		GinkgoWriter.Printf("starting the agent of %s again: %v\n", member.Name, err)
+	if err := fleet.Supervise(ctx); err != nil {
+		GinkgoWriter.Println("starting again what has ended:", err)
 	}
 }

@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.Start(ctx, localfleet.Options{
+	fleet = fleettest.StartCabled(ctx, localfleet.Options{
 		Clusters: []string{"c1", "c2"}, AgentArgs: []string{"--freeze-after", freezeAfter.String()},
 	})
 }, NodeTimeout(fleettest.StartTimeout))

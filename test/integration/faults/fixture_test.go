@@ -26,9 +26,11 @@ import (
 
 const (
 	// freezeAfter is that of the agents: short, for the suite's sake, and longer than the blips that must not freeze.
-	freezeAfter = 8 * time.Second
+	freezeAfter = 6 * time.Second
 	// still is how long nothing may happen where nothing must.
 	still = 6 * time.Second
+	// blip is shorter than freezeAfter, also with the time that passes between two probes.
+	blip = 2 * time.Second
 
 	apiServer = "kube-apiserver"
 )

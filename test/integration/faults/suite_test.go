@@ -2,7 +2,10 @@
 package faults
 
 import (
+	"flag"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +20,14 @@ import (
 // residents is a MachineDeployment of each cluster that no spec touches: its Machines must outlive every fault.
 const residents = "resident"
 
+// clusters is how many there are: one for each activity.
+const clusters = 5
+
+var (
+	seed  = flag.Uint64("faults.seed", 11, "what the faults are drawn from; 0 takes the clock")
+	whole = flag.Bool("faults.whole", false, "break in all ways, instead of some that are drawn")
+)
+
 var (
 	fleet *fleettest.Fleet
 	// broken is the cluster that the specs break, other the one that must not notice.
@@ -26,6 +37,9 @@ var (
 )
 
 func TestFaults(t *testing.T) {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(fleettest.Patience)
@@ -36,8 +50,10 @@ func TestFaults(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.Start(ctx, localfleet.Options{
-		Clusters: []string{"c1", "c2"}, AgentArgs: []string{"--freeze-after", freezeAfter.String()},
+	fleet = fleettest.StartCabled(ctx, localfleet.Options{
+		Clusters:  names(),
+		HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
+		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
 	})
 	broken, other = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {
@@ -48,6 +64,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		onlookers = append(onlookers, fleet.Watch(ctx, member, residents))
 	}
 }, NodeTimeout(fleettest.StartTimeout+fleettest.Patience))
+
+func names() []string {
+	var all []string
+	for i := range clusters {
+		all = append(all, fmt.Sprintf("c%d", i+1))
+	}
+	return all
+}
 
 // Whatever a spec broke, the fleet mends itself, and the residents have not noticed. This is looked at after the
 // spec's own cleanups, which end its faults.

@@ -44,7 +44,6 @@ var _ = Describe("A workload cluster's API server", func() {
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should not freeze its cluster with two blips shorter than --freeze-after", func(ctx SpecContext) {
-		const blip = 2 * time.Second
 		fleet.NewDeployment(ctx, broken, "blips", 1)
 		fleet.ExpectReady(ctx, broken, "blips", 1)
 		expectHealthy(ctx)

@@ -19,10 +19,9 @@ var _ = Describe("A Machine under a workload", func() {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "drained", 2)
 		machines := fleet.ExpectReady(ctx, member, "drained", 2)
-		web := newWorkload(ctx, member, "drained", 6, 5)
+		web := fleet.NewWorkload(ctx, member, "drained", 6, 5)
 		victim := machines[0]
-		Expect(web.on(ctx, NewWithT(GinkgoT()), victim.Name)).To(BeNumerically(">=", 2), "the drain has to take more than one round")
-		web.mark()
+		Expect(web.On(ctx, NewWithT(GinkgoT()), victim.Name)).To(BeNumerically(">=", 2), "the drain has to take more than one round")
 
 		Expect(fleet.HubClient.Delete(ctx, &victim)).To(Succeed())
 		Eventually(ctx, func(ctx context.Context) bool {
@@ -30,20 +29,19 @@ var _ = Describe("A Machine under a workload", func() {
 		}).Should(BeTrue(), "the Machine goes")
 		Expect(apierrors.IsNotFound(member.Client.Get(ctx, client.ObjectKey{Name: victim.Name}, &corev1.Node{}))).To(BeTrue(), "no Node may be orphaned")
 		fleet.ExpectReady(ctx, member, "drained", 2)
-		Eventually(ctx, web.now).Should(Equal(6), "the workload runs elsewhere")
-		Expect(web.leastAvailable()).To(BeNumerically(">=", 5), "the budget holds at every instant")
+		Eventually(ctx, web.Available).Should(Equal(6), "the workload runs elsewhere")
+		Expect(web.Verdict()).To(BeEmpty(), "the budget holds at every instant")
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should keep its Node when it is updated in place", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "inplace", 2)
 		machines := fleet.ExpectReady(ctx, member, "inplace", 2)
-		web := newWorkload(ctx, member, "inplace", 4, 3)
+		web := fleet.NewWorkload(ctx, member, "inplace", 4, 3)
 		machine := machines[0]
 		node := &corev1.Node{}
 		Expect(member.Client.Get(ctx, client.ObjectKey{Name: machine.Name}, node)).To(Succeed())
 		uid := node.UID
-		web.mark()
 
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"versions":{"kubelet":"v1.36.2"}}}`))
 		Expect(fleet.HubClient.Patch(ctx, &machine, patch)).To(Succeed())
@@ -61,8 +59,8 @@ var _ = Describe("A Machine under a workload", func() {
 		Expect(node.Status.NodeInfo.KubeletVersion).To(Equal("v1.36.2"))
 		Expect(node.Spec.Unschedulable).To(BeFalse(), "it takes pods again")
 		Expect(node.Annotations).NotTo(HaveKey(v1alpha1.NodeCordonedAnnotation))
-		Eventually(ctx, web.now).Should(Equal(4))
-		Expect(web.leastAvailable()).To(BeNumerically(">=", 3), "the budget holds at every instant")
+		Eventually(ctx, web.Available).Should(Equal(4))
+		Expect(web.Verdict()).To(BeEmpty(), "the budget holds at every instant")
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should refuse a kubelet that the API server does not support", func(ctx SpecContext) {

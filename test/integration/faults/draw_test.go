@@ -1,0 +1,171 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+// sharedParts and ownParts are those whose faults are paired with each other: all that runs as a process.
+var (
+	sharedParts = []fleettest.Part{fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd}
+	ownParts    = []fleettest.Part{fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd}
+)
+
+// waysOf are the ways to break a part. Nobody but its API server talks to an etcd: a stopped etcd is one that is cut
+// off. What reaches the hub's API server over several cables is cut off from all of them.
+func waysOf(part fleettest.Part) []fleettest.Way {
+	ways := []fleettest.Way{fleettest.Kill, fleettest.Stop, fleettest.Refuse, fleettest.BlackHole, fleettest.Slow}
+	switch part {
+	case fleettest.HubEtcd, fleettest.TargetEtcd:
+		return ways[:2]
+	case fleettest.HubServer:
+		return ways
+	case fleettest.HostLink:
+		return ways[2:4]
+	default:
+		return append(ways, fleettest.BlackHoleUp, fleettest.BlackHoleDown, fleettest.Crawl)
+	}
+}
+
+// singles are all faults that come alone.
+func singles() []fleettest.Fault {
+	var all []fleettest.Fault
+	for _, part := range append(slices.Concat(sharedParts, ownParts), fleettest.HostLink) {
+		for _, way := range waysOf(part) {
+			all = append(all, fleettest.Fault{Way: way, Part: part})
+		}
+	}
+	return all
+}
+
+// someSingles are one fault of each kind, with shared parts and with those of one cluster in turn.
+func someSingles(random *rand.Rand) []fleettest.Fault {
+	var some []fleettest.Fault
+	shared := random.IntN(2) == 0
+	for _, kind := range fleettest.Kinds {
+		shared = !shared
+		var fit []fleettest.Fault
+		for _, one := range singles() {
+			if one.Way.Kind() == kind && one.Part.Shared() == shared {
+				fit = append(fit, one)
+			}
+		}
+		some = append(some, fit[random.IntN(len(fit))])
+	}
+	return some
+}
+
+// round is what breaks in each cluster at the same time. Shared faults are in all of them.
+type round [][]fleettest.Fault
+
+func (r round) String() string {
+	var clusters []string
+	for _, faults := range r {
+		clusters = append(clusters, fmt.Sprint(faults))
+	}
+	return strings.Join(slices.Compact(clusters), ", ")
+}
+
+// alone is a round of one fault, everywhere.
+func alone(fault fleettest.Fault) round {
+	return slices.Repeat(round{{fault}}, clusters)
+}
+
+// pairs are rounds in which two things break at once: every pair of parts, in ways that are drawn such that each kind
+// has its turn before one comes again.
+func pairs(random *rand.Rand) []round {
+	var deck []fleettest.Kind
+	draw := func(part fleettest.Part) fleettest.Fault {
+		for i := 0; ; i++ {
+			if i == len(deck) {
+				next := slices.Clone(fleettest.Kinds)
+				random.Shuffle(len(next), func(a, b int) { next[a], next[b] = next[b], next[a] })
+				deck = append(deck, next...)
+			}
+			fits := func(way fleettest.Way) bool { return way.Kind() == deck[i] }
+			if at := slices.IndexFunc(waysOf(part), fits); at >= 0 {
+				deck = slices.Delete(deck, i, i+1)
+				return fleettest.Fault{Way: waysOf(part)[at], Part: part}
+			}
+		}
+	}
+	var all []round
+	for _, shared := range sharedParts {
+		next, everywhere := round{}, draw(shared)
+		for i := range clusters {
+			next = append(next, []fleettest.Fault{everywhere, draw(ownParts[i%len(ownParts)])})
+		}
+		all = append(all, next)
+	}
+	next := round{}
+	for i := range clusters {
+		a, b := i%len(ownParts), (i+1)%len(ownParts)
+		next = append(next, []fleettest.Fault{draw(ownParts[a]), draw(ownParts[b])})
+	}
+	all = append(all, next)
+	for i := range sharedParts {
+		both := []fleettest.Fault{draw(sharedParts[i]), draw(sharedParts[(i+1)%len(sharedParts)])}
+		all = append(all, slices.Repeat(round{both}, clusters))
+	}
+	return all
+}
+
+// drawn are the rounds of this run: all, or the drawn ones.
+func drawn(all bool, seed uint64) []round {
+	random := rand.New(rand.NewPCG(seed, 0))
+	var rounds []round
+	if all {
+		for _, one := range singles() {
+			rounds = append(rounds, alone(one))
+		}
+		return append(rounds, pairs(random)...)
+	}
+	for _, one := range someSingles(random) {
+		rounds = append(rounds, alone(one))
+	}
+	both := pairs(random)
+	return append(rounds, both[random.IntN(len(sharedParts))], both[len(sharedParts)])
+}
+
+func TestEveryDrawBreaksInEveryWay(t *testing.T) {
+	for seed := range uint64(50) {
+		for _, all := range []bool{false, true} {
+			g := NewWithT(t)
+			kinds, parts := map[fleettest.Kind]bool{}, map[bool]bool{}
+			for _, round := range drawn(all, seed) {
+				g.Expect(round).To(HaveLen(clusters))
+				for _, faults := range round {
+					if len(faults) == 1 {
+						kinds[faults[0].Way.Kind()], parts[faults[0].Part.Shared()] = true, true
+					}
+				}
+			}
+			g.Expect(kinds).To(HaveLen(len(fleettest.Kinds)), "seed %d: every kind comes alone, and so meets every activity", seed)
+			g.Expect(parts).To(HaveLen(2), "seed %d: what is shared breaks, and what each cluster has", seed)
+		}
+	}
+}
+
+func TestPairsAreOfAllPartsAndKinds(t *testing.T) {
+	for seed := range uint64(50) {
+		g := NewWithT(t)
+		kinds, both := map[fleettest.Kind]bool{}, map[[2]fleettest.Part]bool{}
+		for _, round := range pairs(rand.New(rand.NewPCG(seed, 0))) {
+			for _, faults := range round {
+				g.Expect(faults).To(HaveLen(2))
+				a, b := faults[0], faults[1]
+				kinds[a.Way.Kind()], kinds[b.Way.Kind()] = true, true
+				both[[2]fleettest.Part{min(a.Part, b.Part), max(a.Part, b.Part)}] = true
+			}
+		}
+		g.Expect(kinds).To(HaveLen(len(fleettest.Kinds)), "seed %d", seed)
+		g.Expect(both).To(HaveLen(15), "seed %d: every two of the six processes: %v", seed, both)
+	}
+}

@@ -1,0 +1,181 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
+)
+
+const (
+	// long is longer than it takes to freeze, and than a hub keeps its lease without renewing it.
+	long = 2 * freezeAfter
+	// brief is longer than it takes to begin again.
+	brief = 2 * time.Second
+	// quiet is how long the frozen are looked at.
+	quiet = 2 * time.Second
+	// Flaps are shorter than --freeze-after, together they are longer.
+	flap, flaps = 1500 * time.Millisecond, 5
+)
+
+// herds are one in each cluster; at any time each is in another activity.
+var herds []*herd
+
+// caught counts how often a fault has come before an activity was done.
+var caught = map[string]int{}
+
+// turn counts the rounds: with each of them a herd goes on to its next activity.
+var turn int
+
+var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx SpecContext) {
+		AddReportEntry("seed", *seed)
+		for _, member := range fleet.Members {
+			herds = append(herds, newHerd(ctx, member))
+		}
+		for _, h := range herds {
+			fleet.ExpectReady(ctx, h.member, herdPool, few)
+			h.web = fleet.NewWorkload(ctx, h.member, herdPool, webs, leastWebs)
+		}
+	}, NodeTimeout(2*fleettest.Patience))
+
+	for _, next := range drawn(*whole, *seed) {
+		It(fmt.Sprintf("should stand it: %s", next), func(ctx SpecContext) {
+			begin(ctx)
+			mend := breakAll(ctx, next)
+			feel(ctx, next)
+			mend(ctx)
+			expectWellDone(ctx)
+		}, SpecTimeout(8*fleettest.Patience))
+	}
+
+	It("should stand it when everything flaps", func(ctx SpecContext) {
+		next := round{
+			{{Way: fleettest.Refuse, Part: fleettest.Agent}},
+			{{Way: fleettest.BlackHole, Part: fleettest.TargetServer}},
+			{{Way: fleettest.Stop, Part: fleettest.Agent}},
+			{{Way: fleettest.Stop, Part: fleettest.TargetServer}},
+			{{Way: fleettest.Refuse, Part: fleettest.Hub}},
+		}
+		begin(ctx)
+		for range flaps {
+			mend := breakAll(ctx, next)
+			pass(ctx, flap)
+			mend(ctx)
+			pass(ctx, flap)
+		}
+		expectWellDone(ctx)
+	}, SpecTimeout(8*fleettest.Patience))
+
+	It("should have been caught in the middle of every activity", func() {
+		AddReportEntry("caught", caught)
+		Expect(caught).To(HaveLen(len(activities)), "%v", caught)
+	})
+})
+
+// begin lets every herd begin with its next activity, and returns when they all are in the middle of it. A hub that a
+// busy machine has kept from renewing its lease is started again.
+func begin(ctx context.Context) {
+	GinkgoHelper()
+	Expect(fleet.Supervise(ctx)).To(Succeed())
+	for i, h := range herds {
+		h.prepare(ctx, activities[(i+turn)%len(activities)])
+	}
+	turn++
+	// What is over soonest begins last.
+	inOrder := slices.SortedFunc(slices.Values(herds), func(a, b *herd) int { return cmp.Compare(b.doing.slowness, a.doing.slowness) })
+	for _, h := range inOrder {
+		h.doing.begin(ctx, h)
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.Supervise(ctx)).To(Succeed())
+			g.Expect(h.begun()).To(BeTrue())
+		}).WithPolling(time.Millisecond).Should(Succeed(), "%s has begun", h)
+	}
+}
+
+// breakAll breaks what the round says, a shared part once.
+func breakAll(ctx context.Context, round round) (mend func(context.Context)) {
+	GinkgoHelper()
+	var mends []fleettest.Mend
+	broken := map[fleettest.Fault]bool{}
+	for i, faults := range round {
+		h := herds[i]
+		By(fmt.Sprintf("breaking, %s; done: %t", h, h.done()))
+		if !h.done() {
+			caught[h.doing.name]++
+		}
+		for _, fault := range faults {
+			if broken[fault] && fault.Part.Shared() {
+				continue
+			}
+			broken[fault] = true
+			mended, err := fleet.Break(ctx, fault, h.member)
+			Expect(err).NotTo(HaveOccurred(), "%s", fault)
+			mends = append(mends, mended)
+		}
+	}
+	mend = func(ctx context.Context) {
+		GinkgoHelper()
+		for _, one := range slices.Backward(mends) {
+			Expect(one(ctx)).To(Succeed())
+		}
+		mends = nil
+	}
+	DeferCleanup(mend)
+	return mend
+}
+
+// expectWellDone waits until every herd has come to what was asked for, without help but that of a supervisor, and
+// judges how.
+func expectWellDone(ctx context.Context) {
+	GinkgoHelper()
+	for _, h := range herds {
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.Supervise(ctx)).To(Succeed())
+			h.settled(ctx, g)
+		}).WithTimeout(2*fleettest.Patience).Should(Succeed(), "%s comes to rest as asked", h)
+	}
+	for _, h := range herds {
+		h.verdict(ctx)
+	}
+}
+
+var _ = Describe("Two blips", func() {
+	DescribeTable("should not add up to an outage, far apart",
+		func(ctx SpecContext, way fleettest.Way, part fleettest.Part) {
+			expectHealthy(ctx)
+			for range 2 {
+				var mends []fleettest.Mend
+				for _, member := range fleet.Members {
+					mend, err := fleet.Break(ctx, fleettest.Fault{Way: way, Part: part}, member)
+					Expect(err).NotTo(HaveOccurred())
+					mends = append(mends, mend)
+				}
+				allThawedFor(ctx, blip)
+				for _, mend := range mends {
+					Expect(mend(ctx)).To(Succeed())
+				}
+				allThawedFor(ctx, freezeAfter)
+			}
+		},
+		Entry("of the way to the hub", fleettest.Refuse, fleettest.Agent, SpecTimeout(3*fleettest.Patience)),
+		Entry("of the way to the target", fleettest.BlackHole, fleettest.TargetServer, SpecTimeout(3*fleettest.Patience)),
+	)
+})
+
+// allThawedFor asks for a while that no agent says it is frozen.
+func allThawedFor(ctx context.Context, duration time.Duration) {
+	GinkgoHelper()
+	Consistently(ctx, func(g Gomega, ctx context.Context) {
+		for _, member := range fleet.Members {
+			g.Expect(askAgent(ctx, g, member)).To(Equal(frozenz{Reason: v1alpha1.ReasonNotFrozen}), member.Name)
+		}
+	}).WithTimeout(duration).WithPolling(fleettest.Glance).Should(Succeed())
+}
