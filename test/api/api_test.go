@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 // get returns what the API server answers, as a table if wanted.
-func get(g *WithT, path, accept string, into any) {
+func get(g Gomega, path, accept string, into any) {
 	clients, err := kubernetes.NewForConfig(environment.Config)
 	g.Expect(err).NotTo(HaveOccurred())
 	data, err := clients.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", accept).DoRaw(context.Background())
@@ -51,27 +51,29 @@ func get(g *WithT, path, accept string, into any) {
 }
 
 func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
-	g := NewWithT(t)
-	resources := &metav1.APIResourceList{}
-	get(g, "/apis/"+v1alpha1.GroupVersion.String(), "application/json", resources)
-	served := map[string]metav1.APIResource{}
-	for _, resource := range resources.APIResources {
-		served[resource.Name] = resource
-	}
-	for name, short := range map[string]string{
-		"clusters": "hfc", "machineclasses": "mclass", "machines": "ma", "machinesets": "mset", "machinedeployments": "mdep",
-	} {
-		g.Expect(served).To(HaveKey(name))
-		g.Expect(served[name].ShortNames).To(ConsistOf(short), name)
-		g.Expect(served[name].Categories).To(ContainElement("fleet"), name)
-		g.Expect(served[name].Namespaced).To(Equal(name != "clusters"), name)
-		if name != "machineclasses" {
-			g.Expect(served).To(HaveKey(name+"/status"), "what is reported is written apart from what is wanted")
+	// The API server lists a kind a moment after it serves it.
+	NewWithT(t).Eventually(func(g Gomega) {
+		resources := &metav1.APIResourceList{}
+		get(g, "/apis/"+v1alpha1.GroupVersion.String(), "application/json", resources)
+		served := map[string]metav1.APIResource{}
+		for _, resource := range resources.APIResources {
+			served[resource.Name] = resource
 		}
-	}
-	for _, name := range []string{"machinesets/scale", "machinedeployments/scale"} {
-		g.Expect(served).To(HaveKey(name), "kubectl scale and autoscalers use it")
-	}
+		for name, short := range map[string]string{
+			"clusters": "hfc", "machineclasses": "mclass", "machines": "ma", "machinesets": "mset", "machinedeployments": "mdep",
+		} {
+			g.Expect(served).To(HaveKey(name))
+			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)
+			g.Expect(served[name].Categories).To(ContainElement("fleet"), name)
+			g.Expect(served[name].Namespaced).To(Equal(name != "clusters"), name)
+			if name != "machineclasses" {
+				g.Expect(served).To(HaveKey(name+"/status"), "what is reported is written apart from what is wanted")
+			}
+		}
+		for _, name := range []string{"machinesets/scale", "machinedeployments/scale"} {
+			g.Expect(served).To(HaveKey(name), "kubectl scale and autoscalers use it")
+		}
+	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
 // Columns answer whether it is fine, and if not why.
