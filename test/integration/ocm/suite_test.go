@@ -3,7 +3,9 @@
 package ocm
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -99,16 +101,25 @@ func (r *record) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		what := request.Method + " " + request.URL.Path
+		lacksRight := err == nil && response.StatusCode == http.StatusForbidden && !refusesEverybody(response)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if strings.Contains(request.URL.Path, "/managedclusters") || strings.Contains(request.URL.Path, "/clusterprofiles") {
 			r.requests = append(r.requests, time.Now().Format(time.StampMilli)+" "+what)
 		}
-		if err == nil && response.StatusCode == http.StatusForbidden {
+		if lacksRight {
 			r.refused = append(r.refused, what)
 		}
 		return response, err
 	})
+}
+
+// refusesEverybody tells whether the API server takes no such object from anybody, because its kind is being removed.
+func refusesEverybody(response *http.Response) bool {
+	content, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(content))
+	return err == nil && bytes.Contains(content, []byte("custom resource definition is terminating"))
 }
 
 // foreignRequests are the requests so far for the kinds of others.
@@ -118,12 +129,16 @@ func (r *record) foreignRequests() []string {
 	return append([]string{}, r.requests...)
 }
 
-// complaints are the errors that were logged, and the requests that the API server forbade.
+// complaints are the errors that were logged, and the requests that the API server forbade. That a request was cut short
+// when its kind went is client-go's to say.
 func (r *record) complaints() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := append([]string{}, r.refused...)
 	for _, line := range r.lines {
+		if strings.Contains(line, `"error"="context canceled"`) {
+			continue
+		}
 		if strings.Contains(line, `"error"=`) || strings.Contains(line, "Failed") || strings.Contains(line, "failed") {
 			found = append(found, line)
 		}
