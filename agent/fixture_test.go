@@ -273,17 +273,6 @@ func (f *fixture) waitReady(machine *v1alpha1.Machine) {
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "the machine does not get Ready")
 }
 
-// errors returns the errors in the agent's log, but for requests that a slow host did not answer in time.
-func (f *fixture) errors() []string {
-	var found []string
-	for line := range strings.Lines(f.log.String()) {
-		if strings.Contains(line, "level=ERROR") && !strings.Contains(line, context.DeadlineExceeded.Error()) {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 // machineWrites counts the successful writes to Machines that the API server has seen.
 func (f *fixture) machineWrites() int {
 	f.t.Helper()
