@@ -65,8 +65,8 @@ type Options struct {
 	TargetServerURL string
 	// FreezeAfter is how long an API server may go without a good answer. Default 30s.
 	FreezeAfter time.Duration
-	// ThawDeletionsPerMinute is how many Machines are drained or removed within any minute during ThawPeriod after
-	// each thaw. Default 30, for 10m.
+	// ThawDeletionsPerMinute is how many of the Machines that were there before a thaw are drained or removed within
+	// any minute during ThawPeriod after it. Default 30, for 10m.
 	ThawDeletionsPerMinute int
 	ThawPeriod             time.Duration
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.

@@ -122,5 +122,12 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 		}
 		g.Expect(waiting).To(BeNumerically(">=", 1), "a machine that waits says so")
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
+	// What is made now was not there in the freeze.
+	young := f.machine("thaw-young")
+	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, young.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
+	f.Expect(f.admin.Delete(context.Background(), young)).To(Succeed())
+	f.Eventually(f.exists(&v1alpha1.Machine{}, f.cluster, young.Name)).WithTimeout(agenttest.Wait).Should(Satisfy(apierrors.IsNotFound))
+	f.Expect(metric(f, metrics, "hollowfleet_thaw_limited_machines_total")).To(Equal(2.0), "it waited for no turn")
+
 	f.Eventually(left).WithTimeout(agenttest.Wait).Should(Equal(1), "the next one a minute later")
 }

@@ -71,7 +71,7 @@ The agent is frozen, and changes nothing, until each of them has answered three 
 not answered for --freeze-after. It is also frozen while another agent of the same cluster holds the cluster's Lease:
 of two agents one works and the other stands by. It is ready (/readyz) all the same; /frozenz says why it is frozen.
 Before its first act after a freeze it lists its world anew, and for --thaw-period it drains or removes no more than
---thaw-deletions-per-minute machines within any minute.
+--thaw-deletions-per-minute of the machines that were there before within any minute.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when the options cannot
 be used.`,

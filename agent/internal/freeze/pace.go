@@ -24,8 +24,9 @@ type PaceOptions struct {
 }
 
 // Pace limits how many Machines are taken apart after a thaw, whatever orders that: if it is a mistake, somebody can
-// still see it and freeze the cluster by hand. At other times it limits nothing. What was let through is remembered
-// over thaws, so that flapping lets no more through, and not over the end of the process.
+// still see it and freeze the cluster by hand. At other times it limits nothing, and never the Machines that were made
+// since the thaw: nothing has happened to those behind the agent's back. What was let through is remembered over thaws,
+// so that flapping lets no more through, and not over the end of the process.
 type Pace struct {
 	PaceOptions
 	mu sync.Mutex
@@ -38,7 +39,7 @@ type Pace struct {
 
 // turn is what is remembered of a Machine.
 type turn struct {
-	// thaw is the one for which it has a place, at a time; let is the one after which it was let through.
+	// thaw is the one for which it has a place, at a time; let is the one after which it was let through or made.
 	thaw, let uint64
 	at        time.Time
 	// asked is when it began to wait, zero when it does not; waited is how long it has before that.
@@ -78,6 +79,19 @@ func (p *Pace) Take(machine types.UID) (wait, waited time.Duration) {
 		waited += p.counted(mine.asked, now)
 	}
 	return wait, waited
+}
+
+// Made is told of a Machine whose first instance is made now. It need not wait before the next thaw.
+func (p *Pace) Made(machine types.UID) {
+	number, at := p.Thaw()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if passed(at, p.Clock.Now()) >= p.Period {
+		return
+	}
+	mine := p.turns[machine]
+	mine.let = number
+	p.turns[machine] = mine
 }
 
 // limit lets a Machine through after a thaw, or says how long it has to wait.

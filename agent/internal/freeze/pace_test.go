@@ -79,6 +79,24 @@ func TestPace(t *testing.T) {
 		g.Expect(w.wait("a")).To(Equal(30*time.Second), "each thaw asks anew")
 		g.Expect(w.wait("c")).To(Equal(90 * time.Second))
 	})
+	t.Run("should not hold up what was made since the thaw, until the next one", func(t *testing.T) {
+		g, w := NewWithT(t), newThaws(1, 10*time.Minute)
+		w.Made("before")
+		w.thaw()
+		for i := range 100 {
+			id := types.UID(fmt.Sprint(i))
+			w.Made(id)
+			g.Expect(w.wait(id)).To(BeZero())
+		}
+		g.Expect([]time.Duration{w.wait("old"), w.wait("before")}).To(Equal([]time.Duration{0, time.Minute}), "what is new takes nobody's place")
+		w.clock.Step(2 * time.Minute)
+		w.thaw()
+		g.Expect([]time.Duration{w.wait("0"), w.wait("1")}).To(Equal([]time.Duration{0, time.Minute}))
+		w.clock.Step(10 * time.Minute)
+		known := len(w.turns)
+		w.Made("long after")
+		g.Expect(w.turns).To(HaveLen(known), "at other times nothing is remembered")
+	})
 	t.Run("should tell how long a machine has waited, without what was frozen", func(t *testing.T) {
 		g, w := NewWithT(t), newThaws(1, 10*time.Minute)
 		w.thaw()

@@ -65,6 +65,9 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	if s.Machine.Spec.ProviderID == nil {
+		c.Pace.Made(s.Machine.UID)
+	}
 	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && plan.Lost(s.Observation) {
 		c.Metrics.repaired("lost")
 		c.events.repaired(s.Machine, "its instance was gone")

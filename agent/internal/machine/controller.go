@@ -93,6 +93,8 @@ type Requests interface {
 type Pace interface {
 	// Take returns how long that has to wait, and how much of the past the Machine has waited.
 	Take(machine types.UID) (wait, waited time.Duration)
+	// Made is told of a Machine whose first instance is made now.
+	Made(machine types.UID)
 	// Forget forgets a Machine that is gone.
 	Forget(machine types.UID)
 }

@@ -84,13 +84,16 @@ func (f *freezer) Check() error {
 type pace struct {
 	wait, waited time.Duration
 	asked        int
-	forgotten    []types.UID
+	// made and forgotten are what it was told of.
+	made, forgotten []types.UID
 }
 
 func (p *pace) Take(types.UID) (wait, waited time.Duration) {
 	p.asked++
 	return p.wait, p.waited
 }
+
+func (p *pace) Made(machine types.UID) { p.made = append(p.made, machine) }
 
 func (p *pace) Forget(machine types.UID) { p.forgotten = append(p.forgotten, machine) }
 

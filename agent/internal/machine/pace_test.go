@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -123,6 +124,16 @@ func TestAfterAThaw(t *testing.T) {
 		b.pace.wait = 0
 		b.reconcile(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-repair", "Delete pace-repair"}))
+	})
+	t.Run("should tell of a machine that is made, and not of one that is made again", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("pace-made")
+		b.ready(machine)
+		b.Expect(b.pace.made).To(Equal([]types.UID{machine.UID}))
+		b.driver.Finish(machine.Name)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-made", "Create pace-made"}))
+		b.Expect(b.pace.made).To(HaveLen(1), "its second instance is none that nobody has worked on yet")
 	})
 	t.Run("should ask for nothing that takes nothing away", func(t *testing.T) {
 		b := newBed(t)
