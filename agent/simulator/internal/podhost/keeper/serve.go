@@ -42,6 +42,7 @@ func keep() error {
 	if err != nil {
 		return err
 	}
+	giveWay()
 	s := &service{family: family, orders: make(chan order), ended: make(chan struct{})}
 	go s.accept(control)
 	for {

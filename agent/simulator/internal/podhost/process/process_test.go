@@ -371,3 +371,24 @@ func TestKillMarked(t *testing.T) {
 		t.Error("a process without the mark was killed")
 	}
 }
+
+// Processes of containers leave the processor to the API servers, and all that they start does too.
+func TestProcessesGiveWay(t *testing.T) {
+	const niceness = "cut -d' ' -f19 /proc/self/stat"
+	own, err := exec.Command("/bin/sh", "-c", niceness).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := strconv.Atoi(strings.TrimSpace(string(own)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &output{}
+	spec := shell(niceness)
+	spec.Stdout = out
+	p := start(t, spec)
+	<-p.Done()
+	if got, want := strings.TrimSpace(out.String()), strconv.Itoa(min(was+5, 19)); got != want {
+		t.Errorf("niceness %q, want %s", got, want)
+	}
+}
