@@ -65,6 +65,8 @@ type Input struct {
 	New *Set
 	// Old are the other sets.
 	Old []Set
+	// Peers are the other deployments that share the surge, in any order.
+	Peers []Peer
 }
 
 // Scale is a change of one set's replicas.
@@ -96,6 +98,10 @@ type Plan struct {
 	Remove *Pick
 	// Replace are Machines to be deleted because they cannot be updated in place; their set makes others.
 	Replace []Pick
+	// Held: more Machines would be made now if the peers used less of the surge.
+	Held bool
+	// HeldBy names the peers that use all of it up, if that is all that keeps the rollout from going on.
+	HeldBy []string
 	// Why says in a few words what the plan is for.
 	Why string
 }
@@ -138,6 +144,10 @@ func Decide(in Input) Plan {
 	}
 	if p.Empty() {
 		p.Remove = w.stuck(in)
+	}
+	p.Held = w.held
+	if p.Empty() {
+		p.HeldBy = w.holders(in)
 	}
 	return p
 }

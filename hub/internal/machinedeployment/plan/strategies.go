@@ -47,13 +47,15 @@ func (w *work) shed() {
 // rollout is not mistaken for one that has to grow. It reports whether any set grows.
 func (w *work) followScale() bool {
 	sets := w.inUse()
-	room := min(w.replicas-w.wanted(), w.limit-w.occupied())
 	grown := slices.ContainsFunc(sets, func(s *pool) bool { return s.SizedFor != nil && *s.SizedFor < w.replicas })
-	if len(sets) < 2 || room <= 0 || !grown {
+	if len(sets) < 2 || !grown {
 		return false
 	}
-	grow(sets, room)
-	return true
+	room := w.room(w.replicas - w.wanted())
+	if room > 0 {
+		grow(sets, room)
+	}
+	return room > 0
 }
 
 // recreate empties the old sets and fills the new one when all their Machines are gone.
@@ -92,11 +94,10 @@ func (w *work) resize() {
 		return
 	}
 	if len(sets) == 1 {
-		room := max(w.limit-w.occupied(), 0)
-		sets[0].Replicas = min(w.replicas, sets[0].Replicas+room)
+		sets[0].Replicas = min(w.replicas, sets[0].Replicas+w.room(w.replicas-sets[0].Replicas))
 		return
 	}
-	if missing := min(w.replicas-w.wanted(), w.limit-w.occupied()); missing > 0 {
+	if missing := w.room(w.replicas - w.wanted()); missing > 0 {
 		grow(sets, missing)
 	}
 	// A rollout that was paused halfway keeps its surge.

@@ -98,17 +98,21 @@ func (p *pool) resting() bool {
 type work struct {
 	replicas     int
 	limit        int // Most Machines at any moment.
+	ceiling      int // Most Machines that new ones may make it: less than limit as far as peers use the surge.
 	minAvailable int
 	unavailable  int     // Most unavailable ones.
 	old          []*pool // Oldest first.
 	current      *pool   // The new set; nil if it is not made yet.
 	wantedNew    int     // The replicas of a new set that is not made yet.
+	held         bool    // The ceiling has kept Machines back that the limit allows.
 }
 
 func newWork(in Input) *work {
-	surge, unavailable := in.Strategy.Bounds(in.Replicas)
+	_, unavailable := in.Strategy.Bounds(in.Replicas)
+	surge := in.surge()
 	w := &work{
-		replicas: in.Replicas, limit: in.Replicas + surge, minAvailable: in.Replicas - unavailable, unavailable: unavailable,
+		replicas: in.Replicas, limit: in.Replicas + surge, ceiling: in.Replicas + left(surge, in.Peers),
+		minAvailable: in.Replicas - unavailable, unavailable: unavailable,
 	}
 	for _, set := range in.Old {
 		w.old = append(w.old, newPool(set))
@@ -177,7 +181,7 @@ func (w *work) setNewReplicas(replicas int) {
 func (w *work) growNew() {
 	wanted := min(w.newReplicas(), w.replicas)
 	w.setNewReplicas(wanted)
-	w.setNewReplicas(min(wanted+max(w.limit-w.occupied(), 0), w.replicas))
+	w.setNewReplicas(wanted + w.room(w.replicas-wanted))
 }
 
 // reduce takes up to count replicas off sets, in their order: first those that cost no available Machine, then
