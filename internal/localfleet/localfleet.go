@@ -51,6 +51,9 @@ type Options struct {
 	Credential v1alpha1.CredentialType
 	// HubArgs and AgentArgs are added to the command lines of hub and agents.
 	HubArgs, AgentArgs []string
+	// ControlPlaneArgs returns what is added to the command line of the simcluster of that name, FromHub or one of
+	// Clusters, whose data directory is dir. It may be nil.
+	ControlPlaneArgs func(name, dir string) ([]string, error)
 	// Route leads the connections of hub and agents another way than the direct one. It may be nil.
 	Route Route
 	// Progress is told what has been done, a line each. It may be nil.
@@ -164,9 +167,17 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 }
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.WithWatch, error) {
+	var args []string
+	if f.options.ControlPlaneArgs != nil {
+		var err error
+		if args, err = f.options.ControlPlaneArgs(name, f.dir(name)); err != nil {
+			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
+		}
+	}
 	cluster, err := simcluster.Start(ctx, simcluster.Options{
 		Name: name, Dir: f.dir(name), Binary: f.binary("simcluster"), Components: components,
 		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
+		Args: args,
 	})
 	if err != nil {
 		return nil, nil, err

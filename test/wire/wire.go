@@ -28,6 +28,7 @@ const (
 
 // Wire listens on a loopback port and passes connections on to its target.
 type Wire struct {
+	network string // of the target, as for net.Dial
 	target  string
 	address string
 	// port keeps the port bound while the wire refuses connections.
@@ -49,6 +50,7 @@ type pair struct{ client, server net.Conn }
 
 func (p *pair) reset() {
 	for _, end := range []net.Conn{p.client, p.server} {
+		// A unix socket has nothing to reset.
 		if tcp, ok := end.(*net.TCPConn); ok {
 			tcp.SetLinger(0) //nolint:errcheck // It is closed either way.
 		}
@@ -57,12 +59,17 @@ func (p *pair) reset() {
 }
 
 // New lays a wire to target, a host:port. It passes everything on at first.
-func New(target string) (*Wire, error) {
+func New(target string) (*Wire, error) { return lay("tcp4", target) }
+
+// NewToSocket lays a wire to the unix socket at path, which need not be there yet.
+func NewToSocket(path string) (*Wire, error) { return lay("unix", path) }
+
+func lay(network, target string) (*Wire, error) {
 	port, address, err := reserve()
 	if err != nil {
 		return nil, err
 	}
-	w := &Wire{target: target, address: address, port: port, pairs: map[*pair]bool{}, changed: make(chan struct{})}
+	w := &Wire{network: network, target: target, address: address, port: port, pairs: map[*pair]bool{}, changed: make(chan struct{})}
 	if err := w.Mend(); err != nil {
 		return nil, errors.Join(err, unix.Close(port))
 	}
@@ -149,7 +156,7 @@ func (w *Wire) accept(listener net.Listener) {
 
 // carry passes one connection on until an end closes it.
 func (w *Wire) carry(client net.Conn) {
-	server, err := net.Dial("tcp4", w.target)
+	server, err := net.Dial(w.network, w.target)
 	if err != nil {
 		(&pair{client, client}).reset()
 		return
@@ -188,7 +195,7 @@ func (w *Wire) copy(to, from net.Conn, direction Direction) {
 			break
 		}
 	}
-	if half, ok := to.(*net.TCPConn); ok {
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite() //nolint:errcheck // The other end may be gone.
 	}
 }

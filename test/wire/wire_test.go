@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ const (
 )
 
 // echo answers every line with itself.
-func echo(t *testing.T) string {
+func echo(t *testing.T, network, address string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	listener, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func (p phone) hear(wait time.Duration) (string, error) {
 
 func lay(t *testing.T) *wire.Wire {
 	t.Helper()
-	made, err := wire.New(echo(t))
+	made, err := wire.New(echo(t, "tcp4", "127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +94,33 @@ func TestSound(t *testing.T) {
 	line := call(g, lay(t).Address())
 	defer line.Close()
 	g.Expect(line.ask("hello", patience)).To(Equal("hello\n"))
+}
+
+func TestASocketThatComesLater(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "echo.sock")
+	cable, err := wire.NewToSocket(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(cable.Close()).To(Succeed()) }()
+	if early, err := net.Dial("tcp4", cable.Address()); err == nil {
+		defer early.Close()
+		_, err = phone{early, bufio.NewReader(early)}.hear(patience)
+		g.Expect(err).To(HaveOccurred(), "nobody is there yet")
+	}
+
+	echo(t, "unix", path)
+	line := call(g, cable.Address())
+	defer line.Close()
+	g.Expect(line.ask("hello", patience)).To(Equal("hello\n"))
+	cable.Silence(wire.Up, wire.Down)
+	_, err = line.ask("and now?", moment)
+	g.Expect(errors.Is(err, os.ErrDeadlineExceeded)).To(BeTrue(), "%v", err)
+	g.Expect(cable.Mend()).To(Succeed())
+	g.Expect(line.hear(patience)).To(Equal("and now?\n"))
+	cable.Refuse()
+	_, err = line.hear(patience)
+	g.Expect(errors.Is(err, os.ErrDeadlineExceeded)).To(BeFalse(), "%v", err)
+	g.Expect(err).To(HaveOccurred())
 }
 
 func TestRefuse(t *testing.T) {
@@ -154,7 +182,7 @@ func TestSlow(t *testing.T) {
 
 func TestCloseEndsSilentConnections(t *testing.T) {
 	g := NewWithT(t)
-	made, err := wire.New(echo(t))
+	made, err := wire.New(echo(t, "tcp4", "127.0.0.1:0"))
 	g.Expect(err).NotTo(HaveOccurred())
 	line := call(g, made.Address())
 	defer line.Close()

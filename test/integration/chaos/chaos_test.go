@@ -22,8 +22,7 @@ const (
 	pool     = "herd"
 	mostHeld = 5
 	surge    = 1
-	// longest is how long a fault may last: longer than the agents' patience, shorter than the 40 seconds after
-	// which Kubernetes itself gives a Node up.
+	// longest is how long a fault may last: longer than the agents' patience.
 	longest = 14 * time.Second
 	// rounds of faults lie between two times at which everything has to converge.
 	rounds = 3

@@ -17,7 +17,10 @@ var (
 		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd, fleettest.HubManager,
 		fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd, fleettest.TargetManager,
 	}
-	networks  = []fleettest.Part{fleettest.Hub, fleettest.HubServer, fleettest.Agent, fleettest.TargetServer, fleettest.HostLink}
+	networks = []fleettest.Part{
+		fleettest.Hub, fleettest.HubServer, fleettest.HubEtcd,
+		fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd, fleettest.HostLink,
+	}
 	signals   = []fleettest.Way{fleettest.Kill, fleettest.Stop}
 	blackouts = []fleettest.Way{
 		fleettest.Refuse, fleettest.BlackHole, fleettest.BlackHoleUp, fleettest.BlackHoleDown, fleettest.Slow, fleettest.Crawl,

@@ -18,13 +18,12 @@ var (
 	ownParts    = []fleettest.Part{fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd}
 )
 
-// waysOf are the ways to break a part. Nobody but its API server talks to an etcd: a stopped etcd is one that is cut
-// off. What reaches the hub's API server over several cables is cut off from all of them.
+// waysOf are the ways to break a part. What reaches the hub's API server over several cables is cut off from all of them.
 func waysOf(part fleettest.Part) []fleettest.Way {
 	ways := []fleettest.Way{fleettest.Kill, fleettest.Stop, fleettest.Refuse, fleettest.BlackHole, fleettest.Slow}
 	switch part {
 	case fleettest.HubEtcd, fleettest.TargetEtcd:
-		return ways[:2]
+		return append(ways, fleettest.BlackHoleUp, fleettest.BlackHoleDown)
 	case fleettest.HubServer:
 		return ways
 	case fleettest.HostLink:

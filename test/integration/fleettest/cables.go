@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,11 +14,17 @@ import (
 	"github.com/hollowfleet/hollowfleet/test/wire"
 )
 
-// Cables are the wires over which hub and agents reach their API servers. Tests and hollow nodes reach them directly.
+// Cables are the wires over which hub and agents reach their API servers, and API servers their etcds. Tests and hollow
+// nodes reach API servers directly.
 type Cables struct {
 	mu    sync.Mutex
 	wires map[localfleet.Link]*wire.Wire
 }
+
+// nodeGrace is how long the node controllers of a cabled fleet do without the heartbeats of a Node, in place of 50
+// seconds. A controller whose API server was away comes back later each time, up to a minute, and would mark a Node as
+// unreachable whose kubelet lives and has renewed its Lease: what the specs see shall come from Hollowfleet.
+const nodeGrace = "node-monitor-grace-period=4m"
 
 // StartCabled starts a fleet like Start, whose connections can be cut.
 func StartCabled(ctx context.Context, options localfleet.Options) *Fleet {
@@ -26,9 +33,25 @@ func StartCabled(ctx context.Context, options localfleet.Options) *Fleet {
 	// Before the fleet's own cleanup, so after it.
 	DeferCleanup(func() { Expect(cables.close()).To(Succeed()) })
 	options.Route = cables.route
+	options.ControlPlaneArgs = cables.controlPlaneArgs
 	fleet := Start(ctx, options)
 	fleet.cables = cables
 	return fleet
+}
+
+// etcd is what an API server has its cable to.
+const etcd localfleet.Server = "etcd"
+
+// controlPlaneArgs lets an API server reach its etcd over a wire.
+func (c *Cables) controlPlaneArgs(name, dir string) ([]string, error) {
+	laid, err := wire.NewToSocket(filepath.Join(dir, "run", "etcd.sock"))
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wires[localfleet.Link{From: name, To: etcd}] = laid
+	return []string{"--apiserver-arg", "etcd-servers=http://" + laid.Address(), "--controller-manager-arg", nodeGrace}, nil
 }
 
 // route lays a wire for link when it is asked for the first time: a program that is started again finds the same one.

@@ -158,6 +158,10 @@ func (f *Fleet) linksOf(part Part, member *localfleet.Member) []localfleet.Link 
 		return []localfleet.Link{{From: member.Name, To: localfleet.TargetServer}, {From: member.Name, To: localfleet.HostServer}}
 	case HostLink:
 		return []localfleet.Link{{From: member.Name, To: localfleet.HostServer}}
+	case HubEtcd:
+		return []localfleet.Link{{From: localfleet.FromHub, To: etcd}}
+	case TargetEtcd:
+		return []localfleet.Link{{From: member.Name, To: etcd}}
 	default:
 		return nil
 	}
