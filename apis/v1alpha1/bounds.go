@@ -27,6 +27,14 @@ func (s *MachineDeploymentStrategy) Bounds(replicas int) (surge, unavailable int
 	return surge, min(unavailable, replicas)
 }
 
+// SurgeGroup names the surge that the deployment shares with others; empty if it shares none.
+func (s *MachineDeploymentStrategy) SurgeGroup() string {
+	if s.Type != RollingUpdate || s.RollingUpdate == nil {
+		return ""
+	}
+	return s.RollingUpdate.SurgeGroup
+}
+
 // Limits resolves maxUnhealthy and maxInFlight for a number of replicas.
 func (r *Remediation) Limits(replicas int) (maxUnhealthy, maxInFlight int) {
 	return resolve(r.MaxUnhealthy, intstr.FromString("40%"), replicas, true),

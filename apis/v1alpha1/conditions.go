@@ -78,7 +78,8 @@ const (
 	// ReasonUnknown: a condition below is Unknown; the message says which.
 	ReasonUnknown = "Unknown"
 
-	// ReasonAccepted, ReasonDenied and ReasonAwaitingAcceptance repeat Cluster.spec.acceptance.
+	// ReasonAccepted, ReasonDenied and ReasonAwaitingAcceptance repeat Cluster.spec.acceptance. An agent that the hub
+	// has shut out is frozen for ReasonDenied.
 	ReasonAccepted           = "Accepted"
 	ReasonDenied             = "Denied"
 	ReasonAwaitingAcceptance = "AwaitingAcceptance"
@@ -164,6 +165,9 @@ const (
 	// ReasonAwaitingRequest: what is left of the rollout waits until a user deletes Machines (OnDelete) or chooses
 	// them (InPlace with trigger Manual). No deadline runs.
 	ReasonAwaitingRequest = "AwaitingRequest"
+	// ReasonAwaitingSurge: the rollout goes on when other MachineDeployments, which the message names, give back some of
+	// the surge that they share with it. No deadline runs.
+	ReasonAwaitingSurge = "AwaitingSurge"
 	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonTooManyUnhealthy and ReasonWithinMaxUnhealthy compare unhealthy Machines with maxUnhealthy.

@@ -183,6 +183,14 @@ type RollingUpdateBounds struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable: a number of 0 or more, or a percentage up to 100%"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// surgeGroup names a surge that several MachineDeployments of the namespace share: all that have the same
+	// surgeGroup. This one makes a Machine beyond its replicas only while all of them together have fewer than its
+	// maxSurge beyond theirs. A percentage is of the sum of the group's replicas. maxUnavailable stays its own.
+	// Default none: maxSurge is its own too.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="surgeGroup: at most 63 lower-case letters, digits and '-', with a letter or digit first and last, such as zones"
+	// +optional
+	SurgeGroup string `json:"surgeGroup,omitempty"`
 }
 
 // MachineDeploymentStatus is what the hub knows of a MachineDeployment. Counts may lag by a few seconds:

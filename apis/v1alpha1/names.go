@@ -134,6 +134,9 @@ const (
 	// ShownRenewalAnnotation on the Lease of an agent that has not compared the hub yet keeps what the Lease said before
 	// the agent renewed it: its renewTime, or nothing if there was no Lease. Written by the agent.
 	ShownRenewalAnnotation = "hollowfleet.io/shown-renewal"
+	// ActedAnnotation on the Lease of an agent tells when agents of the cluster could act, as <from>/<to>, the latest last.
+	// Only such times count for the deadlines of Machines, also after a restart. Written by the agent.
+	ActedAnnotation = "hollowfleet.io/acted"
 	// ImportedFromAnnotation on a Cluster names the object from which the hub made it, as
 	// <resource>.<group>/<name>. Such a Cluster is never mirrored back. Written by the hub.
 	ImportedFromAnnotation = "hollowfleet.io/imported-from"

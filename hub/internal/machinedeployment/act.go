@@ -28,6 +28,8 @@ func (e *actError) Unwrap() error { return e.err }
 // set that somebody changes meanwhile is left alone; the first refused write ends the attempt, because what
 // follows was decided together with it.
 func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment) error {
+	// From the reads on which the decision rests to its last write.
+	defer c.surges.lock(deployment)()
 	current := &v1alpha1.MachineDeployment{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); apierrors.IsNotFound(err) {
 		return nil

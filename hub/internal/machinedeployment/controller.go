@@ -51,6 +51,7 @@ type Controller struct {
 	pacer   pace.Pacer
 	steps   gathering
 	refused refusals
+	surges  *surges
 }
 
 // New returns a Controller.
@@ -61,7 +62,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Safety == (overshoot.Limits{}) {
 		deps.Safety = overshoot.Defaults
 	}
-	return &Controller{Deps: deps, started: deps.Clock.Now()}, nil
+	return &Controller{Deps: deps, started: deps.Clock.Now(), surges: newSurges()}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -71,6 +72,8 @@ func (c *Controller) Status(deployment *v1alpha1.MachineDeployment) any { return
 func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.MachineDeployment) (reconciler.Next, error) {
 	before := deployment.Status.DeepCopy()
 	now := c.Clock.Now()
+	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
+	c.surges.attend(deployment)
 	s, err := c.observe(ctx, c.Client, deployment, now)
 	if err != nil {
 		return reconciler.Next{}, err
@@ -78,7 +81,11 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
 	retry, refused := c.refused.wait(deployment.UID, now)
-	if d := decide(s); !d.empty() {
+	d := decide(s)
+	if s.heldBy = d.HeldBy; d.empty() && !d.Held {
+		c.surges.leave(client.ObjectKeyFromObject(deployment))
+	}
+	if !d.empty() {
 		if wait := c.hold(s, d, retry, now); wait > 0 {
 			next = next.Sooner(wait)
 		} else {
@@ -93,6 +100,9 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		wait := c.pacer.Ease(deployment.UID, urgent(before, deployment), countsPace, now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
+	}
+	if !next.DeferStatus {
+		c.tellProgress(deployment, before)
 	}
 	return next, actErr
 }

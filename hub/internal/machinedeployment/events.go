@@ -60,6 +60,8 @@ func progressEvent(before, after *metav1.Condition) *notice.Event {
 		return new(notice.Normal("RolloutPaused", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingRequest:
 		return new(notice.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
+	case v1alpha1.ReasonAwaitingSurge:
+		return new(notice.Normal("RolloutAwaitsSurge", "Rollout", after.Message))
 	case v1alpha1.ReasonProgressDeadlineExceeded:
 		return new(notice.Warning(v1alpha1.ReasonProgressDeadlineExceeded, "Rollout", after.Message))
 	}

@@ -39,10 +39,14 @@ type scope struct {
 	machines map[types.UID]*members
 	strays   members
 	counts   tally.Counts
+	// peers share the deployment's surge.
+	peers peers
 	// unseen are the sets whose present spec their controller may still have to work on.
 	unseen map[types.UID]bool
 	// renumbered: the template has got another revision in this reconciliation.
 	renumbered bool
+	// heldBy are the peers for which all that is left of the rollout waits.
+	heldBy []string
 }
 
 // members are the Machines of one set.
@@ -65,11 +69,14 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	if s.hash, err = plan.Hash(deployment.Spec.Template, collisions); err != nil {
 		return nil, err
 	}
+	if err := s.readPeers(ctx, reader); err != nil {
+		return nil, err
+	}
 	if err := s.readSets(ctx, reader); err != nil {
 		return nil, err
 	}
 	// Before the Machines are read: what a set's controller does from here on may not be among them.
-	s.unseen = c.unseen(s.sets)
+	s.unseen = c.unseen(s)
 	if err := s.readMachines(ctx, reader, now, options); err != nil {
 		return nil, err
 	}
@@ -89,10 +96,16 @@ func (s *scope) overshoot(limits overshoot.Limits) freeze.Verdict {
 }
 
 // unseen picks the sets whose controller has not reported on their present spec.
-func (c *Controller) unseen(sets []*v1alpha1.MachineSet) map[types.UID]bool {
+func (c *Controller) unseen(s *scope) map[types.UID]bool {
 	unseen := map[types.UID]bool{}
-	for _, set := range sets {
+	note := func(set *v1alpha1.MachineSet) {
 		unseen[set.UID] = set.Status.ObservedGeneration < set.Generation && !c.Sets.Has(set)
+	}
+	for _, set := range s.sets {
+		note(set)
+	}
+	for _, set := range s.peers.sets {
+		note(set.MachineSet)
 	}
 	return unseen
 }
@@ -111,6 +124,7 @@ func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
 		controller := metav1.GetControllerOf(set)
 		owned := controller != nil && controller.UID == s.deployment.UID
 		if !owned && (controller != nil || set.DeletionTimestamp != nil || !selector.Matches(labels.Set(set.Labels))) {
+			s.peers.addSet(set, controller)
 			continue
 		}
 		same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
@@ -146,6 +160,7 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	owner, owned := s.machines[controller.UID]
 	if !owned {
 		if machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
+			s.peers.addMachine(machine, controller.UID)
 			return
 		}
 		owner = &s.strays
@@ -180,7 +195,7 @@ func (c *Controller) frozen(ctx context.Context, reader client.Reader, deploymen
 func (s *scope) input() plan.Input {
 	in := plan.Input{
 		Replicas: replicas(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
-		Frozen: s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil,
+		Frozen: s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.facts(s.unseen),
 	}
 	for _, set := range s.sets {
 		facts := plan.Set{

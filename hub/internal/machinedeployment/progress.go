@@ -18,7 +18,8 @@ const startGrace = time.Minute
 // The clock of the progress deadline is the lastTransitionTime of the condition Progressing, so that it survives
 // the hub. While a rollout runs (reason RollingOut), it is the time of the last progress, as lastUpdateTime is in
 // apps/v1; when the deployment thaws, it moves on by the time that it was frozen, which the condition Frozen tells;
-// when the rollout goes on after a pause, it starts anew. With the other reasons it is the time of the transition.
+// when the rollout goes on after a pause, or gets surge that others had, it starts anew. With the other reasons it is the
+// time of the transition.
 func progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
 	condition := progress(s, before)
 	condition.Type, condition.ObservedGeneration = v1alpha1.ProgressingCondition, s.deployment.Generation
@@ -94,6 +95,10 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
 		condition.Reason = v1alpha1.ReasonAwaitingRequest
 		condition.Message = standing(s) + ": " + request(s.deployment)
+	case len(s.heldBy) > 0:
+		condition.Reason = v1alpha1.ReasonAwaitingSurge
+		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, and this one waits for it",
+			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), notice.Few(s.heldBy))
 	default:
 		condition.Reason = v1alpha1.ReasonRollingOut
 		condition.Message = standing(s)

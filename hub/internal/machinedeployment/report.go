@@ -40,10 +40,6 @@ func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeployment
 	status := &s.deployment.Status
 	progress := progressing(s, before, now)
 	next := c.judge(s, &progress, now)
-	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
-	if told := progressEvent(old, &progress); told != nil {
-		emit(c.Recorder, s.deployment, *told)
-	}
 	put(&status.Conditions, progress)
 	if !s.frozen.Passing {
 		frozen := s.frozen.Condition(s.deployment.Generation)
@@ -53,6 +49,15 @@ func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeployment
 		}
 	}
 	return next
+}
+
+// tellProgress sends an event when the status, which is about to be stored, says something else of the rollout than before.
+func (c *Controller) tellProgress(deployment *v1alpha1.MachineDeployment, before *v1alpha1.MachineDeploymentStatus) {
+	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
+	now := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ProgressingCondition)
+	if told := progressEvent(old, now); told != nil {
+		emit(c.Recorder, deployment, *told)
+	}
 }
 
 // updated is the number of Machines of the current template, without those that are still to be updated in place.
@@ -120,6 +125,13 @@ func remediationAllowed(s *scope) *metav1.Condition {
 	return sum
 }
 
+// takesTurns tells whether a rollout has got its turn, or lost it, among those that share its surge. With a small surge
+// that happens at each Machine.
+func takesTurns(before, after string) bool {
+	return before == v1alpha1.ReasonRollingOut && after == v1alpha1.ReasonAwaitingSurge ||
+		before == v1alpha1.ReasonAwaitingSurge && after == v1alpha1.ReasonRollingOut
+}
+
 // urgent tells a status that must be written now from one with new counts only: the former answers a change
 // of spec, turns a condition, or says that the deployment has come to rest.
 func urgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment) bool {
@@ -131,7 +143,7 @@ func urgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.Machi
 	}
 	for _, condition := range after.Conditions {
 		old := meta.FindStatusCondition(before.Conditions, condition.Type)
-		if old == nil || old.Status != condition.Status || old.Reason != condition.Reason {
+		if old == nil || old.Status != condition.Status || old.Reason != condition.Reason && !takesTurns(old.Reason, condition.Reason) {
 			return true
 		}
 	}

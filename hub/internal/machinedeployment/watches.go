@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
@@ -24,6 +25,7 @@ import (
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineDeployment{}).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(wake.SharedSurge())).
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(wake.MachineCounts())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(wake.ClusterFreeze())).
@@ -37,11 +39,44 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	return nil
 }
 
+// above is the deployment of that name, of which a set or Machine has changed, and those that wait for surge of it.
+func (c *Controller) above(ctx context.Context, namespace, name string) []reconcile.Request {
+	requests := []reconcile.Request{wake.Request(namespace, name)}
+	if !c.surges.anyBeside(namespace, name) {
+		return requests
+	}
+	deployment := &v1alpha1.MachineDeployment{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, deployment); err != nil {
+		return requests // One that is gone wakes them itself.
+	}
+	return append(requests, c.ofPeer(ctx, deployment)...)
+}
+
+// ofChangedPeer are those that wait when a deployment comes, goes or changes. One that is gone waits for nothing.
+func (c *Controller) ofChangedPeer(ctx context.Context, deployment client.Object) []reconcile.Request {
+	key := client.ObjectKeyFromObject(deployment)
+	if err := c.Client.Get(ctx, key, &v1alpha1.MachineDeployment{}); apierrors.IsNotFound(err) {
+		c.surges.leave(key)
+	}
+	return c.ofPeer(ctx, deployment)
+}
+
+// ofPeer are the deployments that wait for surge which they share with this one.
+func (c *Controller) ofPeer(ctx context.Context, object client.Object) []reconcile.Request {
+	peer, ok := object.(*v1alpha1.MachineDeployment)
+	if !ok || peer.Spec.Strategy.SurgeGroup() == "" || !c.surges.anyBeside(peer.Namespace, peer.Name) {
+		return nil
+	}
+	return c.in(ctx, peer.Namespace, func(other *v1alpha1.MachineDeployment) bool {
+		return other.UID != peer.UID && other.Spec.Strategy.SurgeGroup() == peer.Spec.Strategy.SurgeGroup() && c.surges.waits(other)
+	})
+}
+
 // ofSet is the deployment that owns a set; for an orphan, those that could adopt it.
 func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(set)
 	if owner != nil && owner.Kind == "MachineDeployment" {
-		return []reconcile.Request{wake.Request(set.GetNamespace(), owner.Name)}
+		return c.above(ctx, set.GetNamespace(), owner.Name)
 	}
 	if owner != nil {
 		return nil
@@ -54,7 +89,7 @@ func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.R
 // ofMachine is the deployment above a Machine: its label says which, else its set does.
 func (c *Controller) ofMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	if name := machine.GetLabels()[v1alpha1.MachineDeploymentNameLabel]; name != "" {
-		return []reconcile.Request{wake.Request(machine.GetNamespace(), name)}
+		return c.above(ctx, machine.GetNamespace(), name)
 	}
 	owner := metav1.GetControllerOfNoCopy(machine)
 	if owner == nil || owner.Kind != "MachineSet" {

@@ -50,6 +50,17 @@ func DeploymentFreeze() predicate.Predicate {
 	})
 }
 
+// SharedSurge lets changes of a MachineDeployment pass that change how much of a surge it leaves to others.
+func SharedSurge() predicate.Predicate {
+	return onChange(func(deployment *v1alpha1.MachineDeployment) any {
+		group := deployment.Spec.Strategy.SurgeGroup()
+		if group == "" {
+			return nil
+		}
+		return []any{group, deployment.Spec.Replicas}
+	})
+}
+
 // onChange lets objects pass that come, that go, or of which facts differ.
 func onChange[T client.Object](facts func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

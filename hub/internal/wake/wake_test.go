@@ -87,3 +87,25 @@ func TestDeploymentFreeze(t *testing.T) {
 		}, true},
 	})
 }
+
+func TestSharedSurge(t *testing.T) {
+	deployment := &v1alpha1.MachineDeployment{}
+	deployment.Spec.Replicas = new(int32(2))
+	join := func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+			Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{SurgeGroup: "zones"},
+		}
+	}
+	scale := func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(3)) }
+	check(t, SharedSurge(), deployment, []change[*v1alpha1.MachineDeployment]{
+		{"replicas of one without a group", scale, false},
+		{"group", join, true},
+	})
+	join(deployment)
+	check(t, SharedSurge(), deployment, []change[*v1alpha1.MachineDeployment]{
+		{"replicas of one in a group", scale, true},
+		{"another group", func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.RollingUpdate.SurgeGroup = "regions" }, true},
+		{"another strategy", func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.Type = v1alpha1.Recreate }, true},
+		{"counts", func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, false},
+	})
+}

@@ -95,17 +95,31 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 		}
 	}
 	updated := fmt.Sprintf("%d of %d machines updated", status.UpdatedReplicas, want)
-	switch frozen := meta.FindStatusCondition(status.Conditions, v1alpha1.FrozenCondition); {
+	switch held := heldUp(deployment, updated, want); {
 	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
 		return progress{text: "has rolled out: " + updated + ", all available", done: true}
-	case frozen != nil && frozen.Status == metav1.ConditionTrue:
-		return progress{text: fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated)}
-	case deployment.Spec.Paused && status.UpdatedReplicas < want:
-		return progress{text: "is paused, " + updated}
+	case held != "":
+		return progress{text: held}
 	case status.UpdatedReplicas < want:
 		return progress{text: updated}
 	case status.Replicas > status.UpdatedReplicas:
 		return progress{text: fmt.Sprintf("%s, %d old ones are going", updated, status.Replicas-status.UpdatedReplicas)}
 	}
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
+}
+
+// heldUp says what keeps a rollout from going on; empty if nothing does.
+func heldUp(deployment *v1alpha1.MachineDeployment, updated string, want int32) string {
+	conditions := deployment.Status.Conditions
+	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
+	progressing := meta.FindStatusCondition(conditions, v1alpha1.ProgressingCondition)
+	switch {
+	case frozen != nil && frozen.Status == metav1.ConditionTrue:
+		return fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated)
+	case deployment.Spec.Paused && deployment.Status.UpdatedReplicas < want:
+		return "is paused, " + updated
+	case progressing != nil && progressing.Reason == v1alpha1.ReasonAwaitingSurge:
+		return "waits: " + progressing.Message
+	}
+	return ""
 }

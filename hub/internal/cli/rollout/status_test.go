@@ -48,6 +48,10 @@ func TestProgress(t *testing.T) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, "is frozen (AgentSilent), 1 of 3 machines updated", false, 0},
+		"held up by a peer": {func(d *v1alpha1.MachineDeployment) {
+			d.Status.UpdatedReplicas = 1
+			set(d, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingSurge)
+		}, "waits: a message", false, 0},
 		"deadline exceeded": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)

@@ -20,6 +20,8 @@ type world struct {
 	choose func(n int, what string) int
 	fatal  func(format string, args ...any)
 
+	// name is the deployment's, where there are several.
+	name    string
 	in      Input
 	policy  v1alpha1.DeletePolicy
 	sets    []*simulatedSet
@@ -35,6 +37,8 @@ type world struct {
 	// slow: Machines that are being deleted go when nothing else can happen.
 	slow bool
 	log  []string
+	// peers, if not nil, are the other worlds that share the surge with this one.
+	peers func() []*world
 }
 
 type write struct {
@@ -140,6 +144,11 @@ func (w *world) input() Input {
 			in.Old = append(in.Old, facts)
 		}
 	}
+	if w.peers != nil {
+		for _, peer := range w.peers() {
+			in.Peers = append(in.Peers, peer.peer())
+		}
+	}
 	return in
 }
 
@@ -162,6 +171,9 @@ func (w *world) deploy() bool {
 		next.do()
 		w.note("deployment: %s", next.what)
 		return true
+	}
+	if w.peers != nil && slices.ContainsFunc(w.peers(), func(peer *world) bool { return len(peer.pending) > 0 }) {
+		return false // Only one of a group acts at a time.
 	}
 	p := Decide(w.input())
 	if w.pending = w.writes(p); !p.Empty() {

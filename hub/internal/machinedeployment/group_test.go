@@ -1,0 +1,427 @@
+package machinedeployment
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// pools are deployments of one namespace. The caches of each kind show what they showed when that was last synced.
+type pools struct {
+	*fixture
+	logic       *Controller
+	names       []string
+	deployments v1alpha1.MachineDeploymentList
+	sets        v1alpha1.MachineSetList
+	machines    v1alpha1.MachineList
+}
+
+// newPools makes deployments that are called names and share one surge, all rolled out and available.
+func newPools(t *testing.T, replicas int32, surge string, names ...string) *pools {
+	t.Helper()
+	p := &pools{fixture: newFixture(t, replicas, nil), names: names}
+	p.Expect(p.direct.Delete(t.Context(), p.deployment)).To(Succeed())
+	for _, name := range names {
+		p.create(name, replicas, surge, "zones")
+	}
+	p.hub(p.direct)
+	p.settle(func() {})
+	return p
+}
+
+func (p *pools) create(name string, replicas int32, surge, group string) {
+	p.t.Helper()
+	labels := map[string]string{"app": name}
+	deployment := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Name, Name: name},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: p.cluster.Name, Replicas: &replicas, Strategy: rollingBy(surge),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	deployment.Spec.Strategy.RollingUpdate.SurgeGroup = group
+	hubtest.Create(p.t, p.direct, deployment)
+}
+
+// hub lets another hub work on the deployments. It reads its caches, and live.
+func (p *pools) hub(live client.Reader) {
+	p.t.Helper()
+	cached := interceptor.NewClient(p.writes.Count(p.direct), interceptor.Funcs{Get: p.cachedGet, List: p.cachedList})
+	worked := witness.NewSets(p.clock)
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.fixture.events, Agents: p.agents, Sets: worked, Clock: p.clock})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.logic, p.runner = logic, reconciler.New(cached, cached, logic)
+	sets, err := machineset.New(machineset.Deps{
+		Client: p.direct, Live: p.direct, Recorder: events.NewFakeRecorder(1000), Agents: p.agents, Sets: worked, Clock: p.clock,
+	})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.fixture.sets = reconciler.New(p.direct, p.direct, sets)
+	p.sync(true, true, true)
+}
+
+func (p *pools) cachedGet(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	deployment, ok := object.(*v1alpha1.MachineDeployment)
+	if !ok {
+		return c.Get(ctx, key, object, options...)
+	}
+	for _, cached := range p.deployments.Items {
+		if cached.Name == key.Name {
+			cached.DeepCopyInto(deployment)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "machinedeployments"}, key.Name)
+}
+
+func (p *pools) cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	switch list := list.(type) {
+	case *v1alpha1.MachineDeploymentList:
+		p.deployments.DeepCopyInto(list)
+	case *v1alpha1.MachineSetList:
+		p.sets.DeepCopyInto(list)
+	case *v1alpha1.MachineList:
+		p.machines.DeepCopyInto(list)
+	default:
+		return c.List(ctx, list, options...)
+	}
+	return nil
+}
+
+// sync lets the caches of some kinds catch up.
+func (p *pools) sync(deployments, sets, machines bool) {
+	p.t.Helper()
+	for list, now := range map[client.ObjectList]bool{&p.deployments: deployments, &p.sets: sets, &p.machines: machines} {
+		if now {
+			p.Expect(p.direct.List(p.t.Context(), list, client.InNamespace(p.cluster.Name))).To(Succeed())
+		}
+	}
+}
+
+func (p *pools) get(name string) *v1alpha1.MachineDeployment {
+	p.t.Helper()
+	deployment := &v1alpha1.MachineDeployment{}
+	p.Expect(p.direct.Get(p.t.Context(), client.ObjectKey{Namespace: p.cluster.Name, Name: name}, deployment)).To(Succeed())
+	return deployment
+}
+
+func (p *pools) work(name string) error {
+	_, err := p.runner.Reconcile(p.t.Context(), wake.Request(p.cluster.Name, name))
+	return err
+}
+
+// look lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
+func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
+	p.t.Helper()
+	p.clock.SetTime(p.clock.Now().Add(wait))
+	p.sync(true, true, true)
+	p.Expect(p.work(name)).To(Succeed())
+	return meta.FindStatusCondition(p.get(name).Status.Conditions, v1alpha1.ProgressingCondition)
+}
+
+// settle lets everybody work with fresh caches until nothing is written any more.
+func (p *pools) settle(check func()) {
+	p.t.Helper()
+	quiet := 0
+	for range 200 {
+		for _, name := range p.names {
+			p.look(name, gatherTime)
+			check()
+		}
+		p.reconcileSets()
+		busy := hubtest.FinishDeletions(p.t, p.direct, p.cluster.Name) > 0
+		busy = p.readyOne() || busy
+		check()
+		if quiet++; busy || p.writes.Total() > 0 {
+			quiet = 0
+		}
+		if quiet == 3 { // A step may have been held back.
+			return
+		}
+	}
+	p.t.Fatal("does not come to rest")
+}
+
+// roll gives each of those deployments a new template.
+func (p *pools) roll(names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		deployment := p.get(name)
+		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+		p.Expect(p.direct.Update(p.t.Context(), deployment)).To(Succeed())
+	}
+}
+
+// beyond is how many Machines the deployments have beyond the replicas of each.
+func (p *pools) beyond() int {
+	p.t.Helper()
+	counts := map[string]int{}
+	for _, machine := range p.fixture.machines() {
+		counts[machine.Labels[v1alpha1.MachineDeploymentNameLabel]]++
+	}
+	sum := 0
+	for _, name := range p.names {
+		sum += max(counts[name]-replicas(p.get(name)), 0)
+	}
+	return sum
+}
+
+// rolled tells whether all Machines are new and available.
+func (p *pools) rolled(each int) bool {
+	p.t.Helper()
+	machines := p.fixture.machines()
+	for _, machine := range machines {
+		if machine.Spec.Versions.Kubelet != "v1.37.0" {
+			return false
+		}
+	}
+	return len(machines) == each*len(p.names) && p.available() == len(machines)
+}
+
+// The caches of each kind lag behind on their own, and what is decided on them is decided again.
+func TestPoolsShareOneSurge(t *testing.T) {
+	t.Run("MCM #798: one surge over several pools", func(t *testing.T) {
+		p := newPools(t, 2, "1", "a", "b", "c")
+		p.roll("a", "b", "c")
+		random := rand.New(rand.NewPCG(7, 98))
+		most := 0
+		for i := 0; !p.rolled(2); i++ {
+			p.Expect(i).To(BeNumerically("<", 1000), "it does not end")
+			p.sync(random.IntN(3) == 0, random.IntN(3) == 0, random.IntN(3) == 0)
+			p.clock.SetTime(p.clock.Now().Add(time.Duration(random.IntN(3)) * time.Second))
+			p.Expect(p.work(p.names[random.IntN(3)])).To(Succeed())
+			if random.IntN(2) == 0 {
+				p.reconcileSets()
+			}
+			if random.IntN(4) == 0 {
+				p.finishOne()
+			}
+			if random.IntN(3) == 0 {
+				p.readyOne()
+			}
+			most = max(most, p.beyond())
+			p.Expect(most).To(BeNumerically("<=", 1), "of all together")
+			p.Expect(p.available()).To(BeNumerically(">=", 6), "replicas")
+		}
+		p.Expect(most).To(Equal(1))
+	})
+	t.Run("MCM #798: a percentage is of all pools", func(t *testing.T) {
+		p := newPools(t, 3, "34%", "a", "b")
+		p.roll("a", "b")
+		most := 0
+		p.settle(func() {
+			most = max(most, p.beyond())
+			p.Expect(most).To(BeNumerically("<=", 3), "34% of 6")
+		})
+		p.Expect(p.rolled(3)).To(BeTrue())
+		p.Expect(most).To(Equal(3))
+	})
+}
+
+// While one has read what is there and not yet written, the other decides on the same.
+func TestPoolsDecideOneAfterTheOther(t *testing.T) {
+	t.Run("MCM #798: two do not take the last place at once", func(t *testing.T) {
+		p := newPools(t, 2, "1", "a", "b")
+		p.roll("a", "b")
+		done := make(chan error, 1)
+		var read atomic.Bool
+		p.hub(interceptor.NewClient(p.direct, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				err := c.List(ctx, list, options...)
+				if _, ok := list.(*v1alpha1.MachineList); !ok || !read.CompareAndSwap(false, true) {
+					return err
+				}
+				other := make(chan struct{})
+				go func() {
+					defer close(other)
+					done <- p.work("b")
+				}()
+				select {
+				case <-other:
+				case <-time.After(time.Second): // It waits for its turn, as it should.
+				}
+				return err
+			},
+		}))
+		p.Expect(p.work("a")).To(Succeed())
+		p.Expect(<-done).To(Succeed())
+		var surplus int32
+		for _, set := range p.list() {
+			surplus += *set.Spec.Replicas
+		}
+		p.Expect(surplus).To(BeEquivalentTo(2+2+1), "the replicas of both and one surge")
+	})
+}
+
+// What one gives back wakes those that wait for it, and nobody else.
+func TestPoolsThatWaitAreWoken(t *testing.T) {
+	p := newPools(t, 1, "1", "a", "b", "c")
+	p.create("alone", 1, "1", "")
+	p.create("other", 1, "1", "regions")
+	p.sync(true, true, true)
+	requests := func(names ...string) []reconcile.Request {
+		var all []reconcile.Request
+		for _, name := range names {
+			all = append(all, wake.Request(p.cluster.Name, name))
+		}
+		return all
+	}
+	machineOf := func(name string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.cluster.Name, Labels: map[string]string{v1alpha1.MachineDeploymentNameLabel: name},
+		}}
+	}
+	setOf := func(name string) *v1alpha1.MachineSet {
+		return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.cluster.Name, OwnerReferences: []metav1.OwnerReference{ownerReference(p.get(name))},
+		}}
+	}
+	p.Expect(p.logic.ofMachine(t.Context(), machineOf("a"))).To(ConsistOf(requests("a")), "nobody waits")
+
+	p.roll("a", "b")
+	p.look("a", time.Minute)
+	for range 3 {
+		p.look("b", time.Minute)
+		p.reconcileSets()
+	}
+	p.Expect(p.logic.ofMachine(t.Context(), machineOf("a"))).To(ConsistOf(requests("a", "b")), "c has rolled out")
+	p.Expect(p.logic.ofSet(t.Context(), setOf("a"))).To(ConsistOf(requests("a", "b")))
+	p.Expect(p.logic.ofChangedPeer(t.Context(), p.get("a"))).To(ConsistOf(requests("b")))
+	for _, name := range []string{"alone", "other"} {
+		p.Expect(p.logic.ofMachine(t.Context(), machineOf(name))).To(ConsistOf(requests(name)), "another group or none")
+		p.Expect(p.logic.ofChangedPeer(t.Context(), p.get(name))).To(BeEmpty())
+	}
+
+	gone := p.get("b")
+	p.Expect(p.direct.Delete(t.Context(), gone)).To(Succeed())
+	p.sync(true, false, false)
+	p.logic.ofChangedPeer(t.Context(), gone)
+	p.Expect(p.logic.surges.waits(gone)).To(BeFalse(), "it is gone")
+}
+
+// A pool whose new Machine does not come up is late. Those that wait for its surge are not, and say for whom they wait.
+func TestPoolsThatWaitAreNotLate(t *testing.T) {
+	p := newPools(t, 2, "1", "a", "b")
+	p.roll("a")
+	for range 3 {
+		p.look("a", time.Minute)
+		p.reconcileSets()
+	}
+	p.roll("b")
+	p.look("b", time.Minute)
+	p.reconcileSets()
+	p.told()
+	waiting := p.look("b", time.Minute)
+	p.Expect(waiting.Status).To(Equal(metav1.ConditionTrue))
+	p.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
+	p.Expect(waiting.Message).To(Equal(
+		"0 of 2 machines have the current template: surge group zones is used up by MachineDeployment a, and this one waits for it"))
+	p.Expect(p.look("a", time.Hour).Reason).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+	p.Expect(p.look("b", time.Hour).Reason).To(Equal(v1alpha1.ReasonAwaitingSurge))
+	p.Expect(p.told()).To(ContainElement(ContainSubstring("RolloutAwaitsSurge")))
+
+	p.hub(p.direct) // Another hub knows nothing of all that.
+	deployment := p.get("a")
+	deployment.Spec.Template.Spec.Versions.Kubelet = "v1.36.2"
+	p.Expect(p.direct.Update(t.Context(), deployment)).To(Succeed())
+	for range 3 {
+		p.look("a", time.Minute)
+		p.reconcileSets()
+		hubtest.FinishDeletions(t, p.direct, p.cluster.Name)
+	}
+	p.Expect(p.look("b", time.Minute).Reason).To(Equal(v1alpha1.ReasonRollingOut), "it has its turn, and its whole time")
+	p.settle(func() { p.Expect(p.beyond()).To(BeNumerically("<=", 1)) })
+	p.Expect(p.look("b", time.Minute).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
+
+// Without a group nobody reads what others have.
+func TestNoGroupCostsNoReads(t *testing.T) {
+	p := newPools(t, 2, "1", "a")
+	deployment := p.get("a")
+	deployment.Spec.Strategy.RollingUpdate.SurgeGroup = ""
+	p.Expect(p.direct.Update(t.Context(), deployment)).To(Succeed())
+	reads := 0
+	p.hub(interceptor.NewClient(p.direct, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.MachineDeploymentList); ok {
+				reads++
+			}
+			return c.List(ctx, list, options...)
+		},
+	}))
+	p.roll("a")
+	p.settle(func() {})
+	p.Expect(p.rolled(2)).To(BeTrue())
+	p.Expect(reads).To(BeZero(), "live lists of deployments")
+	p.Expect(p.logic.surges.waiting).To(BeEmpty())
+}
+
+// A peer uses what it may make at any moment and what it still has, deleted or not.
+func TestPeersUseWhatTheyHaveOrMayMake(t *testing.T) {
+	g := NewWithT(t)
+	own := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "own", UID: "own"}}
+	p := peers{
+		byUID: map[types.UID]*peer{"a": {name: "a", replicas: 2}}, byName: map[string]*peer{}, sets: map[types.UID]*peerSet{},
+	}
+	p.byName["a"] = p.byUID["a"]
+	s := &scope{deployment: own, peers: p, machines: map[types.UID]*members{}}
+	addSet := func(uid types.UID, replicas int32, deployment types.UID) *v1alpha1.MachineSet {
+		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1alpha1.MachineSetSpec{Replicas: &replicas}}
+		s.peers.addSet(set, &metav1.OwnerReference{UID: deployment})
+		return set
+	}
+	addMachine := func(set types.UID, deployment string) {
+		machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Labels:          map[string]string{v1alpha1.MachineDeploymentNameLabel: deployment},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", UID: set, Controller: new(true)}},
+		}}
+		s.add(machine, 0, time.Time{})
+	}
+	facts := func(unseen ...types.UID) plan.Peer {
+		all := map[types.UID]bool{}
+		for _, uid := range unseen {
+			all[uid] = true
+		}
+		list := s.peers.facts(all)
+		g.Expect(list).To(HaveLen(1))
+		return list[0]
+	}
+	addSet("wants more", 3, "a")
+	addMachine("wants more", "a")
+	g.Expect(facts()).To(Equal(plan.Peer{Name: "a", Replicas: 2, Machines: 3}))
+	addSet("has more", 0, "a")
+	addMachine("has more", "a")
+	addMachine("has more", "a")
+	g.Expect(facts().Machines).To(Equal(5))
+	going := addSet("going", 4, "a")
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	addMachine("going", "a")
+	g.Expect(facts().Machines).To(Equal(6), "a set that is being deleted makes none")
+	addMachine("gone", "a")
+	g.Expect(facts().Machines).To(Equal(7), "its set is gone")
+	addSet("another's", 9, "b")
+	addMachine("another's", "b")
+	g.Expect(facts().Machines).To(Equal(7), "no peer")
+	g.Expect(facts("going", "another's").Unseen).To(BeFalse())
+	g.Expect(facts("has more").Unseen).To(BeTrue())
+}

@@ -1,0 +1,94 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+)
+
+// peers are the other deployments that share the surge of one. The zero value is nobody, and costs no read.
+type peers struct {
+	byUID  map[types.UID]*peer
+	byName map[string]*peer
+	sets   map[types.UID]*peerSet
+}
+
+// peer is one of them. Its strays are Machines whose set is gone.
+type peer struct {
+	name             string
+	replicas, strays int
+	sets             []*peerSet
+}
+
+// peerSet is a set of a peer.
+type peerSet struct {
+	*v1alpha1.MachineSet
+	machines int
+}
+
+// readPeers finds the deployments with the surge group of this one.
+func (s *scope) readPeers(ctx context.Context, reader client.Reader) error {
+	group := s.deployment.Spec.Strategy.SurgeGroup()
+	if group == "" {
+		return nil
+	}
+	list := &v1alpha1.MachineDeploymentList{}
+	// Nothing below changes one, so the cache need not copy them.
+	if err := reader.List(ctx, list, client.InNamespace(s.deployment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing machine deployments of surge group %s: %w", group, err)
+	}
+	s.peers = peers{byUID: map[types.UID]*peer{}, byName: map[string]*peer{}, sets: map[types.UID]*peerSet{}}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == s.deployment.UID || other.Spec.Strategy.SurgeGroup() != group {
+			continue
+		}
+		found := &peer{name: other.Name, replicas: replicas(other)}
+		s.peers.byUID[other.UID], s.peers.byName[other.Name] = found, found
+	}
+	return nil
+}
+
+// addSet notes a set that controller has, if that is a peer.
+func (p *peers) addSet(set *v1alpha1.MachineSet, controller *metav1.OwnerReference) {
+	if controller == nil {
+		return
+	}
+	if owner := p.byUID[controller.UID]; owner != nil {
+		p.sets[set.UID] = &peerSet{MachineSet: set}
+		owner.sets = append(owner.sets, p.sets[set.UID])
+	}
+}
+
+// addMachine notes a Machine of the set of that UID, if a peer has it. One whose set is gone takes up room all the same.
+func (p *peers) addMachine(machine *v1alpha1.Machine, set types.UID) {
+	if owner := p.sets[set]; owner != nil {
+		owner.machines++
+	} else if owner := p.byName[machine.Labels[v1alpha1.MachineDeploymentNameLabel]]; owner != nil {
+		owner.strays++
+	}
+}
+
+// facts are what the planner needs to know of them; unseen are the sets whose controller may still have to work.
+func (p *peers) facts(unseen map[types.UID]bool) []plan.Peer {
+	facts := make([]plan.Peer, 0, len(p.byUID))
+	for _, peer := range p.byUID {
+		fact := plan.Peer{Name: peer.name, Replicas: peer.replicas, Machines: peer.strays}
+		for _, set := range peer.sets {
+			if set.DeletionTimestamp != nil {
+				fact.Machines += set.machines // It makes no more.
+				continue
+			}
+			fact.Machines += max(setReplicas(set.MachineSet), set.machines)
+			fact.Unseen = fact.Unseen || unseen[set.UID]
+		}
+		facts = append(facts, fact)
+	}
+	return facts
+}
