@@ -24,12 +24,14 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +90,7 @@ func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster, log: &lockedBuffer{}}
 	f.admin = f.env.Client
+	f.forgetLater()
 	f.health = freePort(f.WithT)
 	hub, err := f.env.Cluster.Kubeconfig(context.Background(), "hollowfleet.io:agent:"+cluster, v1alpha1.AgentGroupPrefix+cluster)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -102,6 +105,42 @@ func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	}
 	f.run(options)
 	return f
+}
+
+// ofKubelets selects the certificate requests of nodes.
+var ofKubelets = client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName}
+
+// clusters are those of the test that runs.
+var clusters sync.Map
+
+// forgetLater removes, after the test and the last of its agents, what hub and workload cluster know of the test's
+// cluster: the next round of the test must begin as the first did.
+func (f *fixture) forgetLater() {
+	if _, known := clusters.LoadOrStore(f.cluster, true); known {
+		return
+	}
+	f.t.Cleanup(func() {
+		clusters.Delete(f.cluster)
+		ctx := context.Background()
+		machines := &v1alpha1.MachineList{}
+		f.Expect(f.admin.List(ctx, machines, client.InNamespace(f.cluster))).To(Succeed())
+		unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		for i := range machines.Items {
+			f.Expect(client.IgnoreNotFound(f.admin.Patch(ctx, &machines.Items[i], unfinished))).To(Succeed())
+			f.Expect(client.IgnoreNotFound(f.admin.Delete(ctx, &machines.Items[i]))).To(Succeed())
+		}
+		own := []client.DeleteAllOfOption{client.InNamespace(hostNamespace), client.MatchingLabels{v1alpha1.ClusterNameLabel: f.cluster}}
+		f.Expect(f.admin.DeleteAllOf(ctx, &corev1.Pod{}, append(own, client.GracePeriodSeconds(0))...)).To(Succeed())
+		f.Expect(f.admin.DeleteAllOf(ctx, &corev1.Secret{}, own...)).To(Succeed())
+		f.Expect(f.admin.DeleteAllOf(ctx, &corev1.ConfigMap{}, own...)).To(Succeed())
+		f.Expect(f.admin.DeleteAllOf(ctx, &certificatesv1.CertificateSigningRequest{}, ofKubelets)).To(Succeed())
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster, Name: v1alpha1.AgentLeaseName}}
+		for _, object := range append(f.accepted(), lease) {
+			if _, kept := object.(*corev1.Namespace); !kept { // One that was deleted does not come back at once.
+				f.Expect(client.IgnoreNotFound(f.admin.Delete(ctx, object))).To(Succeed())
+			}
+		}
+	})
 }
 
 func (f *fixture) run(options agent.Options) {
@@ -128,11 +167,22 @@ func (f *fixture) run(options agent.Options) {
 // accept does what the hub does for a cluster that a user has accepted.
 func (f *fixture) accept() {
 	f.t.Helper()
+	for _, object := range f.accepted() {
+		f.Expect(client.IgnoreAlreadyExists(f.admin.Create(context.Background(), object))).To(Succeed())
+	}
+	cluster := &v1alpha1.Cluster{}
+	f.Expect(f.admin.Get(context.Background(), client.ObjectKey{Name: f.cluster}, cluster)).To(Succeed())
+	cluster.Status.Namespace = f.cluster
+	f.Expect(f.admin.Status().Update(context.Background(), cluster)).To(Succeed())
+}
+
+// accepted is what there is on the hub for a cluster that a user has accepted.
+func (f *fixture) accepted() []client.Object {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster}}
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
 	name := "agent-" + f.cluster
 	agents := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: v1alpha1.AgentGroupPrefix + f.cluster}}
-	for _, object := range []client.Object{
+	return []client.Object{
 		cluster,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
@@ -141,12 +191,7 @@ func (f *fixture) accept() {
 		}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: agents, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster, Name: name}, Subjects: agents, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "hollowfleet-agent"}},
-	} {
-		f.Expect(client.IgnoreAlreadyExists(f.admin.Create(context.Background(), object))).To(Succeed())
 	}
-	f.Expect(f.admin.Get(context.Background(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-	cluster.Status.Namespace = f.cluster
-	f.Expect(f.admin.Status().Update(context.Background(), cluster)).To(Succeed())
 }
 
 func (f *fixture) get(path string) (int, string) {

@@ -101,6 +101,7 @@ func (a *agent) joining(ctx context.Context, store credential.Store, userAgent s
 // probeHub also says what the agent does about a credential that the hub does not know any more.
 func (a *agent) probeHub(ctx context.Context) error {
 	err := a.hubProbe.Probe(ctx)
+	a.denial.Probed(err, a.hubProbe.Cluster())
 	var none *credential.NotYetError
 	if waiting := a.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
 		return fmt.Errorf("%w; waiting for %s", err, waiting)
@@ -186,6 +187,14 @@ func (a *agent) newAcquaintance(host *connect.Direct) (*acquaintance.Keeper, err
 	})
 }
 
+// reportedCluster is the Cluster to report on, nil if there is none that the agent may.
+func (a *agent) reportedCluster() *v1alpha1.Cluster {
+	if _, out := a.denial.Barred(); out {
+		return nil
+	}
+	return a.hubProbe.Cluster()
+}
+
 // represent gives the agent its identity and credential, and reports for the cluster.
 func (a *agent) represent(ctx context.Context) error {
 	identity, err := a.claim(ctx)
@@ -193,9 +202,9 @@ func (a *agent) represent(ctx context.Context) error {
 		return err
 	}
 	reporter, err := report.New(report.Deps{
-		Client: a.hubDirect.Client, Cluster: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
+		Client: a.hubDirect.Client, Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
 		Capacity: a.readCapacity, Orphans: a.readOrphans, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
-		Acquaintance: a.acquaintance, Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
+		Spells: a.monitor, Acquaintance: a.acquaintance, Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent"
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -110,6 +111,32 @@ func (f *fixture) beat() {
 	f.Expect(f.exists(cluster, "", f.cluster)()).To(Succeed())
 	cluster.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 60}
 	f.Expect(f.admin.Update(context.Background(), cluster)).To(Succeed())
+}
+
+// Else each restart in the middle of a drain would begin its deadline anew.
+func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
+	first := start(t, "restart-1", nil)
+	first.accept()
+	first.beat()
+	spells := func() freeze.Spells { return freeze.ParseSpells(first.lease().Annotations[v1alpha1.ActedAnnotation]) }
+	first.waitThawed()
+	first.Eventually(func() time.Duration {
+		known := spells()
+		if len(known) != 1 {
+			return 0
+		}
+		return known[0].To.Sub(known[0].From)
+	}).WithTimeout(agenttest.Wait).Should(BeNumerically(">=", time.Second), "the Lease tells how long the agent could act")
+	first.stop()
+	handed := spells()
+	first.Expect(handed).To(HaveLen(1))
+
+	second := start(t, "restart-1", nil)
+	second.waitThawed()
+	second.Eventually(spells).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it goes on where the other one ended")
+	now := spells()
+	second.Expect(now[0]).To(Equal(handed[0]))
+	second.Expect(now[1].From).To(BeTemporally(">=", handed[0].To))
 }
 
 func TestOfTwoAgentsOneStandsBy(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/acquaintance"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/denial"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
@@ -54,6 +55,8 @@ type agent struct {
 	release func()
 	// acquaintance knows whether the hub is the one that this agent works for.
 	acquaintance *acquaintance.Keeper
+	// denial knows whether the hub has shut this agent out.
+	denial *denial.Keeper
 	// reporter is there once the agent has an identity.
 	reporter atomic.Pointer[report.Reporter]
 
@@ -102,18 +105,24 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// workOn works until ctx ends. When an API server has gone back to an older state it begins anew, with empty caches.
+// workOn works until ctx ends. When an API server has gone back to an older state it begins anew, with empty caches,
+// and so it does when the hub has shut it out, once it is let in again.
 func (a *agent) workOn(ctx context.Context) error {
 	for {
 		if err := a.waitUntilJoined(ctx); err != nil {
 			return err
 		}
 		err := a.work(ctx)
-		if !errors.Is(err, relist.ErrWentBack) && !errors.Is(err, acquaintance.ErrBroken) || ctx.Err() != nil {
+		if !beginsAnew(err) || ctx.Err() != nil {
 			return err
 		}
-		a.Log.Info("Making the caches anew", "why", err.Error())
+		a.Log.Info("Dropping the caches and making them anew", "why", err.Error())
 	}
+}
+
+// beginsAnew tells whether the work has ended for the sake of its caches and connections.
+func beginsAnew(err error) bool {
+	return errors.Is(err, relist.ErrWentBack) || errors.Is(err, acquaintance.ErrBroken) || errors.Is(err, denial.ErrShutOut)
 }
 
 // connect loads the kubeconfigs and makes probes, monitor and gate.
@@ -131,7 +140,7 @@ func (a *agent) connect(ctx context.Context) error {
 	if err := a.connectHub(ctx, targetDirect, userAgent); err != nil {
 		return err
 	}
-	a.hubProbe = connect.NewHubProbe(a.hubDirect, a.ClusterName)
+	a.hubProbe, a.denial = connect.NewHubProbe(a.hubDirect, a.ClusterName), denial.New(a.clock)
 	if a.targetProbe, err = connect.NewTargetProbe(targetDirect, a.target, a.clock); err != nil {
 		return err
 	}
@@ -150,7 +159,7 @@ func (a *agent) connect(ctx context.Context) error {
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
-		Bars:     []freeze.Barrier{a.acquaintance.Barred, a.barred},
+		Bars:     []freeze.Barrier{a.denial.Barred, a.acquaintance.Barred, a.barred},
 		Relist:   true,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
@@ -274,7 +283,10 @@ func (a *agent) waitUntilJoined(ctx context.Context) error {
 func (a *agent) missing() string {
 	cluster := a.hubProbe.Cluster()
 	why, barred := a.barred()
+	denied, out := a.denial.Barred()
 	switch {
+	case out:
+		return denied.Message
 	case barred && why.Reason == v1alpha1.ReasonAnotherAgent:
 		return why.Message
 	case a.way.waiting() != "":

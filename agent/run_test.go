@@ -89,7 +89,6 @@ func TestRun(t *testing.T) {
 	f.goes(&corev1.Pod{}, hostNamespace, machine.Name)
 	f.goes(&corev1.Secret{}, hostNamespace, machine.Name)
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	ofKubelets := client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName}
 	f.Expect(f.admin.List(context.Background(), requests, ofKubelets)).To(Succeed())
 	f.Expect(requests.Items).To(BeEmpty(), "the node's certificate requests are left")
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -73,6 +74,7 @@ type clusters struct {
 func (a *agent) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer utilnet.CloseIdleConnectionsFor(a.hub.Transport)
 	a.doing.Store("working")
 	a.Log.Info("Working", "Cluster", a.ClusterName, "hub", a.hub.Host, "target", a.target.Host, "host", a.host.Host)
 	c, err := a.clusters()
@@ -222,6 +224,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(strays),
 		c.hub.Add(relister),
 		c.hub.Add(a.acquaintance.Continuity()),
+		c.hub.Add(a.denial.Admission()),
 	)
 }
 

@@ -45,6 +45,8 @@ type requests struct {
 
 // step does what is next to be done to get a certificate.
 func (r *requests) step(parent, ctx context.Context, hub client.WithWatch, as plan.Identity) (*Credential, time.Duration, error) {
+	// A hub that refuses what follows has shut the agent out, and does not end the watch of before.
+	r.unwatch()
 	var cluster *v1alpha1.Cluster
 	if as == plan.Joining {
 		cluster = &v1alpha1.Cluster{}
@@ -188,7 +190,6 @@ func (r *requests) done() {
 
 // watch wakes the keeper when the request changes, and returns how long to wait at most.
 func (r *requests) watch(ctx context.Context, hub client.WithWatch, csr *certificatesv1.CertificateSigningRequest) time.Duration {
-	r.unwatch()
 	ctx, cancel := context.WithCancel(ctx)
 	watcher, err := hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, client.MatchingFields{metav1.ObjectNameField: r.name()},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: csr.ResourceVersion}})

@@ -60,8 +60,11 @@ func TestAnAgentThatIsBarredIsFrozen(t *testing.T) {
 	bar.Store(nil)
 	g.Expect(m.Check()).To(Succeed(), "asked at the instant, not when somebody tells")
 
-	// A world that was seen and is gone explains a freeze first.
+	// A world that was seen and is gone explains a freeze first, unless the hub has shut the agent out.
 	bar.Store(another)
+	denied := &Bar{Reason: v1alpha1.ReasonDenied, Message: "d", Since: clock.Now()}
 	clock.Step(testPolicy.After)
 	g.Expect(m.State().Reason).To(Equal(v1alpha1.ReasonHubUnreachable))
+	bar.Store(denied)
+	g.Expect(m.State()).To(And(HaveField("Reason", v1alpha1.ReasonDenied), HaveField("Message", "d"), HaveField("Since", denied.Since)))
 }

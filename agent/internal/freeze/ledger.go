@@ -8,19 +8,21 @@ const maxIntervals = 256
 
 // Ledger tells how long nothing could be done.
 type Ledger interface {
-	// FrozenSince returns how much of the time since t does not count, because the agent was frozen or did
-	// not run yet.
+	// FrozenSince returns how much of the time since t does not count, because the agent was frozen, or none of the
+	// cluster's agents ran that could act.
 	FrozenSince(t time.Time) time.Duration
 }
 
 // ledger is the memory of freezes. It is pure: the time is always given. What was before it began counts as
-// frozen: nobody remembers whether it was, and an agent that comes back after hours must not find every
-// deadline passed.
+// frozen, except for the times in which other agents are known to have acted: one that comes back after hours must
+// not find every deadline passed.
 //
 // It counts by the wall clock, as the times do that are on the hub: the monotonic clock stands still while the
 // machine is suspended.
 type ledger struct {
 	intervals []interval
+	// others is when others acted, before this process did.
+	others Spells
 	// open is when the freeze that goes on began; zero while thawed.
 	open time.Time
 	// thaws counts the freezes that have ended.
@@ -60,12 +62,23 @@ func (l *ledger) frozenSince(t, now time.Time) time.Duration {
 	t, now = t.Round(0), now.Round(0)
 	var sum time.Duration
 	for _, i := range l.intervals {
-		sum += overlap(i.from, i.to, t, now)
+		sum += l.lost(i.from, i.to, t, now)
 	}
 	if !l.open.IsZero() {
-		sum += overlap(l.open, now, t, now)
+		sum += l.lost(l.open, now, t, now)
 	}
 	return sum
+}
+
+// lost is how long both [a, b] and [c, d] last, without the times in which others acted.
+func (l *ledger) lost(a, b, c, d time.Time) time.Duration {
+	if c.After(a) {
+		a = c
+	}
+	if d.Before(b) {
+		b = d
+	}
+	return max(b.Sub(a)-l.others.within(a, b), 0)
 }
 
 // thaw returns how many freezes have ended, and when the last one did; zero before the first.

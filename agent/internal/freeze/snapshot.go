@@ -74,7 +74,8 @@ func (m *Monitor) state(now time.Time) State {
 }
 
 // bar adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
-// agent which stands by for another one need not get as far as seeing it.
+// agent which stands by for another one need not get as far as seeing it, and that one which the hub has shut out
+// cannot.
 func (m *Monitor) bar(state *State) {
 	for _, barrier := range m.options.Bars {
 		why, barred := barrier()
@@ -83,7 +84,8 @@ func (m *Monitor) bar(state *State) {
 		}
 		state.Bars = append(state.Bars, why)
 		standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
-		if !state.Frozen || standsBy {
+		shutOut := why.Reason == v1alpha1.ReasonDenied && state.Reason == v1alpha1.ReasonHubUnreachable
+		if !state.Frozen || standsBy || shutOut {
 			state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
 		}
 	}

@@ -28,7 +28,8 @@
 //
 // # Time
 //
-// Timeouts count from times that are on the hub, less what was frozen since (freeze.Ledger).
+// Timeouts count from times that are on the hub, less what was frozen since and when no agent ran (freeze.Ledger). What
+// the conditions tell of an earlier drain does not count for a later one (plan.DrainingSince).
 //
 // While the agent is frozen the controller goes on observing and reporting and changes nothing; the thaw
 // wakes it.

@@ -206,7 +206,7 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
-	t.Run("MCM #563: should not count frozen time", func(t *testing.T) {
+	t.Run("should not count frozen time", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-frozen")
 		b.ready(machine)

@@ -49,8 +49,9 @@ type bed struct {
 	requests   *requestLog
 	recorder   *events.FakeRecorder
 	controller *Controller
-	// frozenFor is how much of every time was frozen.
+	// frozenFor is how much of every time was frozen, if there is no ledger that knows it.
 	frozenFor time.Duration
+	ledger    freeze.Ledger
 	// pace is what the controller is told after a thaw.
 	pace pace
 	// serverVersion is that of the target's API server; woken are the Machines that the controller asked to look at.
@@ -157,7 +158,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // FrozenSince implements freeze.Ledger.
-func (b *bed) FrozenSince(time.Time) time.Duration { return b.frozenFor }
+func (b *bed) FrozenSince(t time.Time) time.Duration {
+	if b.ledger != nil {
+		return b.ledger.FrozenSince(t)
+	}
+	return b.frozenFor
+}
 
 // intercepted is the agent's client: it counts writes to Machines and fails where a test wants it to.
 func (b *bed) intercepted() client.Client {

@@ -78,12 +78,10 @@ func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
 	if healthy := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineHealthyCondition); healthy != nil {
 		elapsed.Unhealthy = c.since(healthy.LastTransitionTime.Time)
 	}
-	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
-	switch {
-	case !machine.DeletionTimestamp.IsZero():
+	if !machine.DeletionTimestamp.IsZero() {
 		elapsed.Drain = c.since(machine.DeletionTimestamp.Time)
-	case drained != nil:
-		elapsed.Drain = c.since(drained.LastTransitionTime.Time)
+	} else if begun := plan.DrainingSince(machine); !begun.IsZero() {
+		elapsed.Drain = c.since(begun)
 	}
 	return elapsed
 }

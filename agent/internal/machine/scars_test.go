@@ -1,11 +1,17 @@
 package machine
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -23,5 +29,180 @@ func TestScars(t *testing.T) {
 		b.clock.Step(19 * time.Minute)
 		b.reconcile(machine)
 		b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorCreationTimeout), "the time that was not frozen counts")
+	})
+}
+
+// age gives a Machine conditions of hours ago, as an earlier drain has left them.
+func (b *bed) age(machine *v1alpha1.Machine, drained metav1.ConditionStatus, drainedReason, updatedReason string) {
+	b.t.Helper()
+	b.read(machine)
+	old := metav1.NewTime(b.clock.Now().Add(-9 * time.Hour).Truncate(time.Second))
+	meta.RemoveStatusCondition(&machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
+	for i := range machine.Status.Conditions {
+		machine.Status.Conditions[i].LastTransitionTime = old
+	}
+	machine.Status.LastUpdated = &old
+	for _, condition := range []metav1.Condition{
+		{Type: v1alpha1.MachineDrainedCondition, Status: drained, Reason: drainedReason},
+		{Type: v1alpha1.MachineUpdatedCondition, Status: metav1.ConditionFalse, Reason: updatedReason},
+	} {
+		condition.LastTransitionTime, condition.ObservedGeneration = old, machine.Generation
+		machine.Status.Conditions = append(machine.Status.Conditions, condition)
+	}
+	b.Expect(b.admin.Status().Update(b.t.Context(), machine)).To(Succeed())
+}
+
+// earlier are the conditions Drained and Updated that a drain may have left.
+var earlier = map[string]struct {
+	status           metav1.ConditionStatus
+	drained, updated string
+}{
+	"a drain that was through":                 {metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonUpdating},
+	"a drain that was through in vain":         {metav1.ConditionTrue, v1alpha1.ReasonDrained, v1alpha1.ReasonUpdateFailed},
+	"a drain that was given up":                {metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdating},
+	"a drain that was given up in vain":        {metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonUpdateFailed},
+	"a drain that was given up before a step":  {metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDraining},
+	"a drain that an invalid class has broken": {metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdateFailed},
+	"a drain that was ordered and taken back":  {metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget, v1alpha1.ReasonUpdating},
+}
+
+func TestStaleTimesForceNoDrain(t *testing.T) {
+	for name, left := range earlier {
+		t.Run("MCM #563: should give a deletion its whole time after "+name, func(t *testing.T) {
+			b := newBed(t)
+			machine := b.create("stale-deletion")
+			b.ready(machine)
+			b.age(machine, left.status, left.drained, left.updated)
+			b.pod(machine.Name, "web")
+			b.delete(machine)
+			b.reconcile(machine)
+			b.clock.SetTime(machine.DeletionTimestamp.Add(2*time.Hour - time.Second))
+			b.reconcile(machine)
+			b.Expect(b.instances()).To(HaveLen(1), "forced before its time")
+			b.clock.Step(time.Second)
+			b.reconcile(machine)
+			b.Expect(b.instances()).To(BeEmpty())
+			b.remove(machine)
+		})
+		t.Run("MCM #563: should give an update in place its whole time after "+name, func(t *testing.T) {
+			b := newBed(t)
+			machine := b.create("stale-update")
+			b.ready(machine)
+			b.age(machine, left.status, left.drained, left.updated)
+			pod := b.pod(machine.Name, "web")
+			b.change(machine, `{"size":2}`)
+			begun := b.clock.Now().Truncate(time.Second)
+			b.reconcile(machine)
+			b.Expect(b.leaving(pod)).To(BeTrue())
+			b.clock.SetTime(begun.Add(2*time.Hour - time.Second))
+			b.reconcile(machine)
+			b.Expect(b.driver.Calls()).To(HaveLen(1), "forced before its time")
+			b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+			b.clock.Step(time.Second)
+			b.reconcile(machine)
+			b.Expect(b.driver.Calls()).To(HaveLen(2), "the time counts from the update's beginning")
+			b.end(pod)
+			b.updated(machine)
+		})
+	}
+	t.Run("MCM #563: should wait for a deletion that is in the future by the agent's clock", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("stale-future")
+		b.ready(machine)
+		b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Add(-time.Hour))
+		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Second))
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.clock.SetTime(machine.DeletionTimestamp.Add(2 * time.Hour))
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty(), "it ends")
+		b.remove(machine)
+	})
+}
+
+// restart starts an agent anew, which is handed what another one knew of when it could act, and lets it thaw.
+func (b *bed) restart(handed freeze.Spells) *freeze.Monitor {
+	b.t.Helper()
+	never := func(context.Context) error { return errors.New("the test says what comes of a probe") }
+	monitor, err := freeze.NewMonitor(freeze.Options{
+		Probes: map[freeze.Scope]freeze.Probe{freeze.Hub: never, freeze.Target: never},
+		Policy: freeze.Policy{After: 24 * time.Hour, Successes: 1}, Interval: time.Second, FastInterval: time.Second, Timeout: time.Second,
+		Clock: b.clock, Metrics: freeze.NewMetrics(prometheus.NewRegistry()),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	monitor.Remember(freeze.ParseSpells(handed.String()))
+	monitor.Observe(freeze.Hub, nil)
+	monitor.Observe(freeze.Target, nil)
+	b.ledger = monitor
+	b.start()
+	return monitor
+}
+
+func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
+	t.Run("MCM #563: should go on where the agent before left a deletion", func(t *testing.T) {
+		b := newBed(t)
+		first := b.restart(nil)
+		machine := b.create("restart-deletion")
+		b.ready(machine)
+		b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Add(90 * time.Minute))
+		b.reconcile(machine)
+		handed := first.Spells()
+		b.clock.Step(7 * time.Hour)
+		second := b.restart(handed)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1), "forced for the time in which no agent ran")
+		b.clock.Step(20 * time.Minute)
+		b.restart(second.Spells())
+		b.clock.Step(9 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.clock.Step(time.Minute + time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty(), "the time of the agents before counts")
+		b.remove(machine)
+	})
+	t.Run("MCM #563: should go on where the agent before left an update in place", func(t *testing.T) {
+		b := newBed(t)
+		first := b.restart(nil)
+		machine := b.create("restart-update")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.reconcile(machine)
+		b.clock.Step(90 * time.Minute)
+		handed := first.Spells()
+		b.clock.Step(7 * time.Hour)
+		b.restart(handed)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(HaveLen(1), "forced for the time in which no agent ran")
+		b.clock.Step(31 * time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.driver.Calls()).To(HaveLen(2), "the time of the agent before counts")
+		b.end(pod)
+		b.updated(machine)
+	})
+	t.Run("MCM #563: should give its whole time to what was deleted while no agent ran", func(t *testing.T) {
+		b := newBed(t)
+		first := b.restart(nil)
+		machine := b.create("restart-down")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		handed := first.Spells()
+		b.delete(machine)
+		b.clock.Step(10 * time.Hour)
+		b.restart(handed)
+		b.reconcile(machine)
+		b.Expect(b.leaving(pod)).To(BeTrue())
+		b.clock.Step(2*time.Hour - time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1), "nobody could drain it before")
+		b.clock.Step(time.Minute + time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty())
+		b.remove(machine)
 	})
 }

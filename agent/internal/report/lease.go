@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -67,6 +68,10 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	next.Spec.HolderIdentity = ptr.To(r.Holder)
 	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
 	next.Spec.LeaseDurationSeconds = ptr.To(cluster.Heartbeat().GraceSeconds)
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[v1alpha1.ActedAnnotation] = r.Spells.Spells().String()
 	r.tenure.renewing(next)
 	r.Acquaintance.Renewing(ctx, next)
 	if next.ResourceVersion == "" {
@@ -123,6 +128,7 @@ func (r *Reporter) readLease(ctx context.Context, namespace string) error {
 		return fmt.Errorf("getting Lease %s: %w", key, err)
 	}
 	r.lease = lease
+	r.Spells.Remember(freeze.ParseSpells(lease.Annotations[v1alpha1.ActedAnnotation]))
 	return nil
 }
 

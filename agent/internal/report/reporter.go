@@ -33,7 +33,8 @@ const (
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
-	// Cluster returns the agent's Cluster as it was seen last, nil if never. Seen takes in a newer one.
+	// Cluster returns the agent's Cluster as it was seen last, nil if never or while the hub shuts the agent out. Seen
+	// takes in a newer one.
 	Cluster func() *v1alpha1.Cluster
 	Seen    func(*v1alpha1.Cluster)
 	// Target returns UID and version of the target; empty if not known.
@@ -45,6 +46,8 @@ type Deps struct {
 	// Freeze returns the freeze state, and Changes receives after it changed.
 	Freeze  func() freeze.State
 	Changes <-chan struct{}
+	// Spells keeps count of the times that count for deadlines.
+	Spells Spells
 	// Acquaintance knows whether the hub is the one that the agent works for.
 	Acquaintance Acquaintance
 	// TenureChanged, if not nil, is called after it may have changed whether this agent may act.
@@ -54,6 +57,13 @@ type Deps struct {
 	AgentVersion string
 	Clock        clock.WithTicker
 	Log          logr.Logger
+}
+
+// Spells tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
+type Spells interface {
+	Spells() freeze.Spells
+	// Remember takes in what the Lease tells.
+	Remember(freeze.Spells)
 }
 
 // Acquaintance knows whether the hub is the one that the agent works for.
@@ -84,8 +94,8 @@ type Reporter struct {
 // New returns a Reporter.
 func New(deps Deps) (*Reporter, error) {
 	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
-		deps.Freeze == nil || deps.Changes == nil || deps.Acquaintance == nil || deps.Holder == "" || deps.Clock == nil {
-		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, an acquaintance, a holder and a clock")
+		deps.Freeze == nil || deps.Changes == nil || deps.Spells == nil || deps.Acquaintance == nil || deps.Holder == "" || deps.Clock == nil {
+		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, its spells, an acquaintance, a holder and a clock")
 	}
 	return &Reporter{Deps: deps, tenure: newTenure(deps.Holder, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
 }
@@ -112,7 +122,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
 				if _, barred := r.tenure.barred(); !barred {
-					r.attempt(ctx, "Cluster status", func(ctx context.Context) error { return r.writeStatus(ctx, r.Cluster()) })
+					r.attempt(ctx, "Cluster status", r.writeNow)
 				}
 			}
 		}
@@ -176,6 +186,14 @@ func (r *Reporter) attempt(ctx context.Context, what string, write func(context.
 	}
 	r.failing[what] = err != nil
 	return err == nil
+}
+
+// writeNow writes the status of the Cluster as it is now, after the Lease.
+func (r *Reporter) writeNow(ctx context.Context) error {
+	if cluster := r.Cluster(); cluster != nil {
+		return r.writeStatus(ctx, cluster)
+	}
+	return nil
 }
 
 func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {

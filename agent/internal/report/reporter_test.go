@@ -26,7 +26,8 @@ type bed struct {
 	name    string
 	changes chan struct{}
 
-	hub stranger
+	hub    stranger
+	spells memory
 
 	mu      sync.Mutex
 	cluster *v1alpha1.Cluster
@@ -38,6 +39,24 @@ type stranger struct {
 	mu      sync.Mutex
 	finding string
 	met     int
+}
+
+// memory is what an agent knows of when it could act.
+type memory struct {
+	mu               sync.Mutex
+	acted, remembers freeze.Spells
+}
+
+func (m *memory) Spells() freeze.Spells {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.acted
+}
+
+func (m *memory) Remember(spells freeze.Spells) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remembers = spells
 }
 
 func (s *stranger) find(finding string) {
@@ -113,7 +132,7 @@ func newBed(t *testing.T) *bed {
 	reporter, err := New(Deps{
 		Client: b.admin, Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
 		Capacity: func(context.Context) corev1.ResourceList { return cores("12") },
-		Freeze:   b.get, Changes: b.changes, Acquaintance: &b.hub, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
+		Freeze:   b.get, Changes: b.changes, Spells: &b.spells, Acquaintance: &b.hub, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	done := make(chan struct{})
@@ -190,6 +209,27 @@ func TestALeaseThatWasTakenAwayComesBack(t *testing.T) {
 	g.Eventually(func() (err error) { lease, err = b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
 	g.Expect(b.admin.Delete(t.Context(), lease)).To(Succeed())
 	g.Eventually(func() error { _, err := b.lease(); return err }).WithTimeout(agenttest.Wait).Should(Succeed())
+}
+
+func TestTheLeaseHandsOnWhenAgentsCouldAct(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before, own := freeze.Spell{From: begin, To: begin.Add(time.Hour)}, freeze.Spell{From: begin.Add(2 * time.Hour), To: begin.Add(3 * time.Hour)}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
+	lease.Annotations = map[string]string{v1alpha1.ActedAnnotation: freeze.Spells{before}.String()}
+	g.Expect(b.admin.Create(t.Context(), lease)).To(Succeed())
+	b.spells.mu.Lock()
+	b.spells.acted = freeze.Spells{before, own}
+	b.spells.mu.Unlock()
+	b.join(g)
+	g.Eventually(func(g Gomega) {
+		lease, err := b.lease()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(freeze.ParseSpells(lease.Annotations[v1alpha1.ActedAnnotation])).To(Equal(freeze.Spells{before, own}))
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
+	b.spells.mu.Lock()
+	defer b.spells.mu.Unlock()
+	g.Expect(b.spells.remembers).To(Equal(freeze.Spells{before}), "read before the first renewal, and not again while the Lease is held")
 }
 
 func TestAFindingIsToldWithTheLease(t *testing.T) {

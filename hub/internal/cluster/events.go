@@ -79,6 +79,22 @@ func skewEvent(before, after *metav1.Duration) (notice.Event, bool) {
 		after.Duration.Abs(), direction)), true
 }
 
+// orphansEvent is the event of orphans that have become more.
+func orphansEvent(before, after *v1alpha1.Orphans) (notice.Event, bool) {
+	if after == nil {
+		return notice.Event{}, false
+	}
+	if before == nil {
+		before = &v1alpha1.Orphans{}
+	}
+	if after.Instances <= before.Instances && after.Nodes <= before.Nodes && after.CertificateRequests <= before.CertificateRequests {
+		return notice.Event{}, false
+	}
+	return notice.Warning("OrphansFound", "Observe", fmt.Sprintf(
+		"The workload cluster has %d instances, %d nodes and requests of %d nodes for certificates without a Machine on the hub, which are left alone: %s",
+		after.Instances, after.Nodes, after.CertificateRequests, notice.Few(after.Names))), true
+}
+
 // tell sends the events of a change of status.
 func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
 	if skewed, told := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); told {

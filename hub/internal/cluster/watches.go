@@ -30,6 +30,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	ofLabel := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.Cluster{}).
+		Watches(&v1alpha1.Cluster{}, c.orphans()).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(named)).
 		Watches(&rbacv1.RoleBinding{}, ofLabel).
 		Watches(&rbacv1.ClusterRole{}, ofLabel).
@@ -55,6 +56,21 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 
 func named(_ context.Context, namespace client.Object) []reconcile.Request {
 	return []reconcile.Request{wake.Request("", namespace.GetName())}
+}
+
+// orphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does
+// not tell again.
+func (c *Controller) orphans() handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
+		before, was := e.ObjectOld.(*v1alpha1.Cluster)
+		after, is := e.ObjectNew.(*v1alpha1.Cluster)
+		if !was || !is {
+			return
+		}
+		if found, told := orphansEvent(before.Status.Orphans, after.Status.Orphans); told {
+			found.Send(c.Recorder, after)
+		}
+	}}
 }
 
 // leases notes every renewal and wakes a Cluster only for one that is news.

@@ -20,7 +20,7 @@ func ServerMetrics(ctx context.Context, g Gomega, config *rest.Config) []byte {
 	return content
 }
 
-// Sum adds the counters of that name up whose labels count.
+// Sum adds the counters or gauges of that name up whose labels count.
 func Sum(g Gomega, metrics []byte, name string, counts func(labels map[string]string) bool) float64 {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
@@ -32,7 +32,7 @@ func Sum(g Gomega, metrics []byte, name string, counts func(labels map[string]st
 			labels[pair.GetName()] = pair.GetValue()
 		}
 		if counts(labels) {
-			total += metric.GetCounter().GetValue()
+			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 		}
 	}
 	return total

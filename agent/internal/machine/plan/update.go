@@ -3,9 +3,11 @@ package plan
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -30,6 +32,24 @@ func Begun(o Observation) bool {
 	updated := meta.FindStatusCondition(o.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return o.Update.Cordoned || updated != nil && slices.Contains(
 		[]string{v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpdateFailed}, updated.Reason)
+}
+
+// DrainingSince returns since when the drain of the update in place that is under way goes on; zero if it has yet to
+// begin. What the conditions tell of an earlier drain gives no later one less time.
+func DrainingSince(machine *v1alpha1.Machine) time.Time {
+	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
+	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
+	if drained == nil || updated == nil || drained.Status == metav1.ConditionTrue {
+		return time.Time{}
+	}
+	timedOut := drained.Reason == v1alpha1.ReasonDrainTimedOut
+	switch {
+	case timedOut && drained.ObservedGeneration != machine.Generation:
+		return time.Time{} // It was given up for a spec that nobody wants any more.
+	case updated.Reason == v1alpha1.ReasonDraining, updated.Reason == v1alpha1.ReasonUpdateFailed && timedOut:
+		return drained.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // Ordered tells whether the Machine itself was changed since its instance was last seen to be up to date. If not,
