@@ -31,6 +31,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/ocm"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/registration"
+	"github.com/hollowfleet/hollowfleet/hub/internal/setback"
 	"github.com/hollowfleet/hollowfleet/hub/internal/staleness"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -42,8 +43,8 @@ const leaderLease = "hollowfleet-hub"
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;create
 
-// Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start or loses
-// its leadership. Tests and main call it alike.
+// Run runs a hub until ctx is done, and returns nil then. It returns an error if it cannot start, loses its leadership,
+// or finds that its API server has gone back to an older state. Tests and main call it alike.
 func Run(ctx context.Context, options Options) error {
 	options, err := options.complete()
 	if err != nil {
@@ -52,6 +53,7 @@ func Run(ctx context.Context, options Options) error {
 	if options.Logger.GetSink() == nil {
 		options.Logger = logr.Discard()
 	}
+	broken := setback.Watched(options.Config)
 	hub, err := newManager(options)
 	if err != nil {
 		return err
@@ -62,6 +64,9 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	if err := addControllers(hub, options); err != nil {
+		return err
+	}
+	if err := addSetback(hub, broken); err != nil {
 		return err
 	}
 	if err := addProbes(hub); err != nil {
@@ -158,6 +163,21 @@ func addControllers(hub manager.Manager, options Options) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addSetback ends the hub when its API server goes back to an older state.
+func addSetback(hub manager.Manager, broken <-chan struct{}) error {
+	watcher, err := setback.New(setback.Deps{
+		Live: hub.GetAPIReader(), Informers: hub.GetCache(), Broken: broken, Clock: clock.RealClock{},
+		Log: hub.GetLogger().WithName("setback"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := hub.Add(watcher); err != nil {
+		return fmt.Errorf("adding the watcher for setbacks: %w", err)
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ workload clusters join and makes the Machines that are asked for; each workload 
 
 Several hubs may run at once: one is elected and works, the others wait.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 after a failure, 2 for a command line that cannot be understood.`
+Exit codes: 0 after SIGTERM or SIGINT; 1 after a failure, such as a lost election, or when its API server has gone
+back to an older state, after which it has to be started anew; 2 for a command line that cannot be understood.`
 
 const example = `  # Install the kinds and roles once, then run a hub.
   hub install --kubeconfig hub.kubeconfig

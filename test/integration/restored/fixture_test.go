@@ -40,6 +40,12 @@ var (
 func stopHub(ctx context.Context) {
 	GinkgoHelper()
 	end(fleet.HubProcess, syscall.SIGKILL)
+	stopServers(ctx)
+}
+
+// stopServers ends the hub's control plane alone.
+func stopServers(ctx context.Context) {
+	GinkgoHelper()
 	for _, component := range slices.Backward(hubComponents) {
 		Expect(fleet.Hub.Component(ctx, "stop", component)).To(Succeed())
 	}
@@ -48,29 +54,65 @@ func stopHub(ctx context.Context) {
 // startHub starts them again.
 func startHub(ctx context.Context) {
 	GinkgoHelper()
+	startServers(ctx)
+	Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+}
+
+func startServers(ctx context.Context) {
+	GinkgoHelper()
 	for _, component := range hubComponents {
 		Expect(fleet.Hub.Component(ctx, "start", component)).To(Succeed())
 	}
 	Eventually(ctx, func(ctx context.Context) error {
 		return fleet.HubClient.List(ctx, &v1alpha1.ClusterList{})
 	}).Should(Succeed(), "the hub's API server answers")
-	Expect(fleet.StartHubProcess(ctx)).To(Succeed())
 }
 
-// backUp copies what the hub's etcd has, and returns how to put it back.
-func backUp(ctx context.Context) (putBack func(context.Context)) {
+// backUp copies what the hub's etcd has, and returns how to put it back while the control plane is stopped.
+func backUp(ctx context.Context) (putBack func()) {
 	GinkgoHelper()
 	data, kept := filepath.Join(fleet.Hub.Dir(), "etcd"), filepath.Join(GinkgoT().TempDir(), "etcd")
 	stopHub(ctx)
 	Expect(os.CopyFS(kept, os.DirFS(data))).To(Succeed())
 	startHub(ctx)
-	return func(ctx context.Context) {
+	return func() {
 		GinkgoHelper()
-		stopHub(ctx)
 		Expect(os.RemoveAll(data)).To(Succeed())
 		Expect(os.CopyFS(data, os.DirFS(kept))).To(Succeed())
-		startHub(ctx)
 	}
+}
+
+// age loses as many writes as some minutes bring: the hub cannot tell a backup of seconds ago.
+func age(ctx context.Context) {
+	GinkgoHelper()
+	note := &corev1.ConfigMap{}
+	note.Namespace, note.Name = metav1.NamespaceDefault, "restored-age"
+	Expect(fleet.HubClient.Create(ctx, note)).To(Succeed())
+	for range 200 {
+		note.Data = map[string]string{"note": note.ResourceVersion}
+		Expect(fleet.HubClient.Update(ctx, note)).To(Succeed())
+	}
+}
+
+// alone starts a hub that need not be elected: one that leads ends anyway when its API server is away for long.
+func alone(ctx context.Context) *process.Process {
+	GinkgoHelper()
+	kubeconfig, err := fleet.Hub.Kubeconfig(ctx, "hollowfleet-hub", "hollowfleet:hub")
+	Expect(err).NotTo(HaveOccurred())
+	binary, err := testenv.Binary("hub")
+	Expect(err).NotTo(HaveOccurred())
+	log := filepath.Join(GinkgoT().TempDir(), "hub.log")
+	started, err := process.Start(process.Spec{Name: "hub", Path: binary, LogFile: log, Args: append([]string{
+		"--kubeconfig", kubeconfig, "--leader-elect=false", "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}, hubArgs...)})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		if CurrentSpecReport().Failed() {
+			GinkgoWriter.Printf("the end of the hub's log:\n%s\n", process.Tail(log, 60))
+		}
+		Expect(started.Stop(fleettest.Patience)).To(Succeed())
+	})
+	return started
 }
 
 func end(p *process.Process, signal syscall.Signal) {

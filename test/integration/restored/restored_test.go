@@ -3,6 +3,7 @@ package restored
 import (
 	"context"
 	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,7 +31,9 @@ var _ = Describe("A hub that is restored from a backup", func() {
 		was := look(ctx, NewWithT(GinkgoT()))
 
 		By("restoring the hub")
-		putBack(ctx)
+		stopHub(ctx)
+		putBack()
+		startHub(ctx)
 		finding := expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubRestored)
 		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and asks nobody.
 		Expect(machines(ctx, NewWithT(GinkgoT()), fleet)).To(Equal(backedUp))
@@ -59,6 +62,48 @@ var _ = Describe("A hub that is restored from a backup", func() {
 		}
 		sweep(ctx, fleet)
 		fleet.ExpectReady(ctx, busy, "workers", 5)
+	}, SpecTimeout(6*fleettest.Patience))
+})
+
+var _ = Describe("A hub process that runs on while its API server is restored", func() {
+	It("should notice, end, and be careful when it is started again", func(ctx SpecContext) {
+		deployment := fleet.NewDeployment(ctx, busy, "under", 2)
+		fleet.ExpectReady(ctx, busy, "under", 2)
+		putBack := backUp(ctx)
+		backedUp := machines(ctx, NewWithT(GinkgoT()), fleet)
+		fleet.ExpectReady(ctx, busy, "under", 2)
+		end(fleet.HubProcess, syscall.SIGTERM)
+		running := alone(ctx)
+		age(ctx)
+		fleet.Scale(ctx, deployment, 3)
+		fleet.ExpectReady(ctx, busy, "under", 3)
+		was := look(ctx, NewWithT(GinkgoT()))
+
+		By("restoring etcd and starting its API server again, under the hub")
+		stopServers(ctx)
+		putBack()
+		Expect(fleettest.Running(running)).To(BeTrue(), "it waits for its API server")
+		startServers(ctx)
+		answered := time.Now()
+		never := func(context.Context) (bool, error) { return false, nil }
+		Expect(running.Wait(ctx, fleettest.Glance, never)).To(MatchError(And(
+			ContainSubstring("exit status 1"), ContainSubstring("the API server has gone back to an older state"),
+		)))
+		GinkgoWriter.Printf("from the answer of the restored API server until the hub has ended: %.1f s\n", time.Since(answered).Seconds())
+
+		By("starting it again, as its Deployment does")
+		Expect(fleet.Supervise(ctx)).To(Succeed())
+		expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubRestored)
+		expectAtWork(ctx, fleet, idle.Name)
+		Expect(machines(ctx, NewWithT(GinkgoT()), fleet)).To(Equal(backedUp))
+		expectStill(ctx, fleet, was)
+		Expect(fleettest.Running(fleet.HubProcess)).To(BeTrue(), "it finds nothing more")
+
+		acknowledge(ctx, fleet, busy.Name)
+		expectConverged(ctx, fleet, "under", 2)
+		stays(ctx, was)
+		sweep(ctx, fleet)
+		fleet.ExpectReady(ctx, busy, "under", 2)
 	}, SpecTimeout(6*fleettest.Patience))
 })
 
