@@ -52,6 +52,7 @@ SIMULATOR_PACKAGES := ./cmd/simcluster ./cmd/hollow-node
 KEEP ?=
 CLUSTERS ?= 3
 MACHINES ?= 20
+SURGE ?= 10%
 FOR ?= 2m
 SEED ?= 0
 export TESTFLAGS ?=
@@ -63,7 +64,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 (bench), FOR=2m (chaos), SEED=0 (chaos, faults), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -75,8 +76,8 @@ demo-down: $(HEARTBEAT) ## End a fleet that "make demo KEEP=1" left running, and
 	@$(BIN)/demo down
 
 .PHONY: bench
-bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each.
-	@go run ./test/bench --clusters=$(CLUSTERS) --machines=$(MACHINES)
+bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, rolled with a surge of SURGE.
+	@go run ./test/bench --clusters=$(CLUSTERS) --machines=$(MACHINES) --surge=$(SURGE)
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.

@@ -20,7 +20,7 @@ func TestBenchMeasuresAFleet(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
 	g.Expect(run(t.Context(), options{
-		clusters: 1, machines: 3, settle: 20 * time.Second, rest: 20 * time.Second, timeout: 8 * time.Minute,
+		clusters: 1, machines: 3, surge: "10%", settle: 20 * time.Second, rest: 20 * time.Second, timeout: 8 * time.Minute,
 		output: "json", binDir: bin, out: out, progress: progress,
 	})).To(Succeed(), progress.String)
 	var seen figures
@@ -64,13 +64,13 @@ func TestNoFigureMakesBenchFail(t *testing.T) {
 	out := &bytes.Buffer{}
 	awful := &figures{
 		Clusters: 3, Machines: 20, ReadySeconds: 1e6, WritesPerMachine: map[string]float64{"PATCH machines/status": 1000},
-		HubWritesPerMinute: map[string]float64{"PUT nodes": 1e6}, Roll: &rollFigures{Seconds: 1e6},
+		HubWritesPerMinute: map[string]float64{"PUT nodes": 1e6}, Roll: &rollFigures{Seconds: 1e6, Surge: "3"},
 		Processes: []processFigures{{Role: "hub", Count: 1, RSSMiB: 1e6, CPUSecondsPerMinute: 600}},
 	}
 	g.Expect(awful.print(out)).To(Succeed())
 	for _, want := range []string{
 		"3 clusters, 20 Machines each", "to all Ready on the hub  1000000.0 s", "PER MACHINE, CREATION TO READY", "PATCH machines/status",
-		"HUB WRITES AT REST", "WORKLOAD CLUSTER WRITES AT REST", "RSS MiB", "CPU s/min AT REST",
+		"rolling update of all Machines, surge 3  1000000.0 s", "HUB WRITES AT REST", "WORKLOAD CLUSTER WRITES AT REST", "RSS MiB", "CPU s/min AT REST",
 	} {
 		g.Expect(strings.Join(strings.Fields(out.String()), " ")).To(ContainSubstring(strings.Join(strings.Fields(want), " ")))
 	}
@@ -79,9 +79,35 @@ func TestNoFigureMakesBenchFail(t *testing.T) {
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {
-	for name, opts := range map[string]options{
-		"no cluster": {machines: 1, output: "text"}, "no machine": {clusters: 1, output: "text"}, "unknown output": {clusters: 1, machines: 1, output: "xml"},
-	} {
-		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(run(t.Context(), opts)).NotTo(Succeed()) })
+	with := func(change func(*options)) options {
+		opts := options{clusters: 1, machines: 1, surge: "10%", output: "text"}
+		change(&opts)
+		return opts
 	}
+	for name, test := range map[string]struct {
+		opts options
+		want string
+	}{
+		"no cluster":      {with(func(o *options) { o.clusters = 0 }), "--clusters"},
+		"no machine":      {with(func(o *options) { o.machines = 0 }), "--machines"},
+		"unknown output":  {with(func(o *options) { o.output = "xml" }), "--output"},
+		"no surge":        {with(func(o *options) { o.surge = "0" }), "--surge"},
+		"a bad surge":     {with(func(o *options) { o.surge = "a few" }), "--surge"},
+		"an empty surge":  {with(func(o *options) { o.surge = "" }), "--surge"},
+		"a surge below 0": {with(func(o *options) { o.surge = "-1" }), "--surge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(run(t.Context(), test.opts)).To(MatchError(ContainSubstring(test.want)))
+		})
+	}
+}
+
+func TestSurgeIsANumberOrAPercentage(t *testing.T) {
+	g := NewWithT(t)
+	for surge, want := range map[string]int{"10%": 20, "1": 1, "1%": 2, "250": 250, "100%": 200} {
+		g.Expect(surgeOf(options{machines: 200, surge: surge})).To(Equal(want), surge)
+	}
+	g.Expect(surgeOf(options{machines: 3, surge: "10%"})).To(Equal(1), "rounded up, as the hub does")
+	g.Expect(deploymentOf("c1", "25%").Spec.Strategy.RollingUpdate.MaxSurge.StrVal).To(Equal("25%"))
+	g.Expect(deploymentOf("c1", "4").Spec.Strategy.RollingUpdate.MaxSurge.IntVal).To(BeEquivalentTo(4))
 }

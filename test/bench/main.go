@@ -25,6 +25,7 @@ type options struct {
 	clusters, machines int
 	rest, settle       time.Duration
 	roll               bool
+	surge              string
 	timeout            time.Duration
 	output             string
 	binDir             string
@@ -52,6 +53,7 @@ another kubelet version, and report what it took.
 Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		Example: `  bench --clusters 3 --machines 20
   bench --clusters 1 --machines 200 --rest 0s
+  bench --clusters 1 --machines 20 --surge 1
   bench -o json > figures.json`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -64,6 +66,7 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 	cmd.Flags().DurationVar(&opts.settle, "settle", 20*time.Second, "time between the last Machine's readiness and the measurement at rest")
 	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
+	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "give up after this time")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
@@ -76,6 +79,9 @@ func run(ctx context.Context, opts options) (err error) {
 	}
 	if opts.output != "text" && opts.output != "json" {
 		return fmt.Errorf("--output: want text or json, got %q", opts.output)
+	}
+	if _, err := surgeOf(opts); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
 	defer cancel()

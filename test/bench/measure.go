@@ -46,7 +46,7 @@ type figures struct {
 func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figures, error) {
 	result := &figures{Clusters: opts.clusters, Machines: opts.machines}
 	for _, member := range fleet.Members {
-		if err := createEmpty(ctx, fleet.HubClient, member.Name); err != nil {
+		if err := createEmpty(ctx, fleet.HubClient, member.Name, opts.surge); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +114,7 @@ func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfle
 	return nil
 }
 
-func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
+func createEmpty(ctx context.Context, hub client.Client, cluster, surge string) error {
 	if err := waitFor(ctx, func(ctx context.Context) bool {
 		found := &v1alpha1.Cluster{}
 		return hub.Get(ctx, client.ObjectKey{Name: cluster}, found) == nil &&
@@ -122,7 +122,6 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
 	}); err != nil {
 		return fmt.Errorf("waiting for Cluster %s to be Ready: %w", cluster, err)
 	}
-	labels := map[string]string{"pool": deploymentName}
 	for _, object := range []client.Object{
 		&v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: className},
@@ -132,29 +131,34 @@ func createEmpty(ctx context.Context, hub client.Client, cluster string) error {
 				ProviderConfig: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","podResources":{"cpu":"2m","memory":"16Mi"}}`)},
 			},
 		},
-		&v1alpha1.MachineDeployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
-			Spec: v1alpha1.MachineDeploymentSpec{
-				ClusterName: cluster, Replicas: ptr.To[int32](0),
-				Strategy: v1alpha1.MachineDeploymentStrategy{
-					Type:          v1alpha1.RollingUpdate,
-					RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: ptr.To(intstr.FromString(rollSurge))},
-				},
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels},
-				Template: v1alpha1.MachineTemplate{
-					Metadata: v1alpha1.TemplateMetadata{Labels: labels},
-					Spec: v1alpha1.MachineTemplateBody{
-						ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: className}},
-					},
-				},
-			},
-		},
+		deploymentOf(cluster, surge),
 	} {
 		if err := hub.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T in %s: %w", object, cluster, err)
 		}
 	}
 	return nil
+}
+
+func deploymentOf(cluster, surge string) *v1alpha1.MachineDeployment {
+	labels := map[string]string{"pool": deploymentName}
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: cluster, Replicas: ptr.To[int32](0),
+			Strategy: v1alpha1.MachineDeploymentStrategy{
+				Type:          v1alpha1.RollingUpdate,
+				RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: ptr.To(intstr.Parse(surge))},
+			},
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplate{
+				Metadata: v1alpha1.TemplateMetadata{Labels: labels},
+				Spec: v1alpha1.MachineTemplateBody{
+					ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: className}},
+				},
+			},
+		},
+	}
 }
 
 // waitReady waits until all Machines are Ready, and notes when they all existed and when they were Ready.

@@ -28,7 +28,7 @@ func (f *figures) print(out io.Writer) error {
 }
 
 func (r *rollFigures) show(w io.Writer) {
-	fmt.Fprintf(w, "\nrolling update of all Machines, surge %s\t%.1f s\n", rollSurge, r.Seconds)
+	fmt.Fprintf(w, "\nrolling update of all Machines, surge %s\t%.1f s\n", r.Surge, r.Seconds)
 	fmt.Fprintf(w, "a Machine's way from creation to Ready, average\t%.1f s\n", r.JoinSeconds)
 	fmt.Fprintf(w, "a Machine's way from deletion to gone, average\t%.1f s\n", r.RemoveSeconds)
 	fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s\n", r.IdealSeconds)

@@ -13,14 +13,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
 
-const (
-	rollSurge   = "10%"
-	rollVersion = "v1.36.2"
-)
+const rollVersion = "v1.36.2"
 
 // rollFigures is what the rolling update of all Machines to another kubelet version took.
 type rollFigures struct {
 	Seconds float64 `json:"seconds"`
+	// Surge is the maxSurge that was asked for.
+	Surge string `json:"surge"`
 	// JoinSeconds is the average time of a new Machine from creation to Ready, RemoveSeconds that of an old
 	// one from the deletion to its end, as seen on the hub.
 	JoinSeconds   float64 `json:"joinSeconds"`
@@ -48,7 +47,20 @@ type roll struct {
 	least int
 }
 
+// surgeOf returns how many Machines more than it asks for a deployment may have in the roll.
+func surgeOf(opts options) (int, error) {
+	surge, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(opts.surge)), opts.machines, true)
+	if err != nil || surge < 1 {
+		return 0, fmt.Errorf("--surge: want a number or a percentage above 0, such as 2 or 10%%, got %q", opts.surge)
+	}
+	return surge, nil
+}
+
 func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*rollFigures, error) {
+	surge, err := surgeOf(opts)
+	if err != nil {
+		return nil, err
+	}
 	r := &roll{fleet: fleet, opts: opts, lives: map[types.UID]*life{}, least: opts.machines}
 	hub := counter{config: fleet.HubConfig}
 	before, err := hub.read(ctx)
@@ -63,7 +75,7 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*r
 	if err := r.follow(ctx); err != nil {
 		return nil, err
 	}
-	result := &rollFigures{Seconds: time.Since(begin).Seconds(), MostMachines: r.most, FewestReady: r.least}
+	result := &rollFigures{Seconds: time.Since(begin).Seconds(), Surge: opts.surge, MostMachines: r.most, FewestReady: r.least}
 	if err := sleep(ctx, opts.settle); err != nil {
 		return nil, err
 	}
@@ -73,10 +85,6 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*r
 	}
 	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
 	result.JoinSeconds, result.RemoveSeconds = r.averages()
-	surge, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.FromString(rollSurge)), opts.machines, true)
-	if err != nil {
-		return nil, fmt.Errorf("reading the surge: %w", err)
-	}
 	result.IdealSeconds = float64(opts.machines) / float64(surge) * (result.JoinSeconds + result.RemoveSeconds)
 	return result, nil
 }
