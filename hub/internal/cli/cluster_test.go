@@ -9,8 +9,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -133,6 +136,61 @@ func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
 	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("was denied already"))
 	f.Expect(f.succeeds("cluster accept NAME")).To(ContainSubstring("accepted"))
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
+}
+
+func TestDenyEndsWatchesWhenAsked(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	long := &client.ListOptions{Raw: &metav1.ListOptions{TimeoutSeconds: new(int64(3600))}}
+	var watches []watch.Interface
+	for _, kind := range []client.ObjectList{&v1alpha1.ClusterList{}, &v1alpha1.MachineList{}, &v1alpha1.MachineClassList{}} {
+		opened, err := f.client.Watch(t.Context(), kind, long)
+		f.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(opened.Stop)
+		watches = append(watches, opened)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: f.name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.AgentGroupPrefix + f.name}},
+	}
+	f.Expect(f.client.Create(t.Context(), binding)).To(Succeed())
+	f.Eventually(func(g Gomega) {
+		r := f.hollow("cluster deny NAME --end-watches --timeout 300ms")
+		g.Expect(r.code).To(Equal(5))
+		g.Expect(r.errOut).To(ContainSubstring("has its rights still"))
+	}).WithTimeout(patience).Should(Succeed(), "it does not end what could begin anew")
+
+	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())
+	before := f.categories()
+	f.Expect(f.succeeds("cluster deny NAME --end-watches")).To(ContainSubstring("all watches of clusters, machine classes and machines ended"))
+	for _, one := range watches {
+		f.Eventually(func() bool {
+			select {
+			case _, open := <-one.ResultChan():
+				return open
+			default:
+				return true
+			}
+		}).WithTimeout(patience).Should(BeFalse(), "it has ended")
+	}
+	f.Expect(f.categories()).To(Equal(before), "the definitions are as before")
+}
+
+// categories are those of the kinds that agents watch.
+func (f *fixture) categories() map[string][]string {
+	f.t.Helper()
+	all := map[string][]string{}
+	for _, resource := range []string{"clusters", "machines", "machineclasses"} {
+		definition := &unstructured.Unstructured{}
+		definition.SetAPIVersion("apiextensions.k8s.io/v1")
+		definition.SetKind("CustomResourceDefinition")
+		f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: resource + ".hollowfleet.io"}, definition)).To(Succeed())
+		categories, _, err := unstructured.NestedStringSlice(definition.Object, "spec", "names", "categories")
+		f.Expect(err).NotTo(HaveOccurred())
+		all[resource] = categories
+	}
+	return all
 }
 
 func TestRemoveLeavesMachines(t *testing.T) {

@@ -3,6 +3,7 @@ package tenancy
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -12,10 +13,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -117,6 +121,43 @@ var _ = Describe("Joining", func() {
 		Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.ManagedByLabel))
 	}, NodeTimeout(specTimeout))
 
+	It("should lose what a stolen credential watches, when a person ends that with the denial", func(ctx SpecContext) {
+		agent, _ := joined(ctx, "stolen")
+		thief := clientFor(agent)
+		aYear := &client.ListOptions{Raw: &metav1.ListOptions{TimeoutSeconds: new(int64(365 * 24 * 3600))}}
+		var watches []*watching
+		for kind, of := range map[client.ObjectList]client.ListOption{
+			&v1alpha1.MachineList{}:      client.InNamespace("stolen"),
+			&v1alpha1.MachineClassList{}: client.InNamespace("stolen"),
+			&v1alpha1.ClusterList{}:      client.MatchingFields{"metadata.name": "stolen"},
+		} {
+			opened, err := thief.Watch(ctx, kind, aYear, of)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(opened.Stop)
+			watches = append(watches, &watching{Interface: opened})
+		}
+		hub.decide(ctx, "stolen", v1alpha1.AcceptanceDenied)
+		expectNoAccess(ctx, agent, "stolen")
+		hub.create(ctx, machine("stolen", "seen-by-the-thief"))
+		Eventually(ctx, func() (all []string) {
+			for _, one := range watches {
+				all = append(all, one.look()...)
+			}
+			return all
+		}).Should(ContainElement("seen-by-the-thief"), "an API server asks no watch again for its rights")
+
+		program, err := testenv.Binary("kubectl-hollow")
+		Expect(err).NotTo(HaveOccurred())
+		output, err := exec.CommandContext(ctx, program, "cluster", "deny", "stolen", "--end-watches", "--kubeconfig", hub.Cluster.AdminKubeconfig()).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		for _, one := range watches {
+			Eventually(ctx, func() bool { one.look(); return one.ended }).Should(BeTrue())
+		}
+		expectNoAccess(ctx, agent, "stolen")
+		expectUntouched(ctx, "stolen")
+		hub.expectWork(ctx, clusterA)
+	}, NodeTimeout(specTimeout))
+
 	It("should be refused with a token that has expired", func(ctx SpecContext) {
 		hub.create(ctx, cluster("late", v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}))
 		token := hub.invite(ctx, "late", -time.Minute)
@@ -135,6 +176,29 @@ var _ = Describe("Joining", func() {
 		Expect(apierrors.IsUnauthorized(clientWith(token).Get(ctx, client.ObjectKey{Name: clusterA}, &v1alpha1.Cluster{}))).To(BeTrue())
 	}, NodeTimeout(specTimeout))
 })
+
+// watching is a watch and what it has told.
+type watching struct {
+	apiwatch.Interface
+	names []string
+	ended bool
+}
+
+// look takes in what has come, and returns the names of all that it was told of.
+func (w *watching) look() []string {
+	for !w.ended {
+		select {
+		case event, open := <-w.ResultChan():
+			if object, ok := event.Object.(client.Object); ok {
+				w.names = append(w.names, object.GetName())
+			}
+			w.ended = !open
+		default:
+			return w.names
+		}
+	}
+	return w.names
+}
 
 // clientWith is a client of an identity that may not even look the kinds up.
 func clientWith(config *rest.Config) client.Client {

@@ -47,13 +47,25 @@ A cluster that was denied gets its access back in the same way.`,
 }
 
 func newDeny(hub *kube.Hub) *cobra.Command {
-	return &cobra.Command{
+	var (
+		ending  bool
+		timeout time.Duration
+	)
+	command := &cobra.Command{
 		Use: "deny NAME", Short: "Take a cluster's access away; its machines run on",
 		Long: `Deny a cluster: within seconds its agent may do nothing on the hub any more, and its join tokens are deleted.
 Nothing else is: the cluster's namespace, its Machines, its Nodes and what runs on them stay as they are, frozen,
-until the cluster is accepted again or its objects are deleted.`,
-		Example: `  kubectl hollow cluster deny c1`,
-		Args:    kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
+until the cluster is accepted again or its objects are deleted.
+
+The agent itself ends the watches that it has open. Somebody who has stolen its credential would not, and an API server
+asks only at the begin of a watch whether it is allowed. With --end-watches they are ended too, by a change of the
+CustomResourceDefinitions that is taken back at once. It ends everybody's watches of these kinds: the hub and all agents
+list them anew. You need the right to change CustomResourceDefinitions.`,
+		Example: `  kubectl hollow cluster deny c1
+
+  # The credential of its agent may be in wrong hands
+  kubectl hollow cluster deny c1 --end-watches`,
+		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
 			c, err := hub.Client()
 			if err != nil {
@@ -62,9 +74,15 @@ until the cluster is accepted again or its objects are deleted.`,
 			if err := decide(command.Context(), hub, c, args[0], v1alpha1.AcceptanceDenied, "denied"); err != nil {
 				return err
 			}
-			return deleteTokens(command.Context(), hub, c, args[0])
+			if err := deleteTokens(command.Context(), hub, c, args[0]); err != nil || !ending {
+				return err
+			}
+			return endWatches(command.Context(), hub, c, args[0], timeout)
 		},
 	}
+	command.Flags().BoolVar(&ending, "end-watches", false, "end the watches too that are open, of every client; for a credential that was stolen")
+	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "with --end-watches, longest time to wait until the hub has taken the cluster's rights away")
+	return command
 }
 
 // decide writes the user's word on a cluster.
