@@ -56,7 +56,7 @@ func surgeOf(opts options) (int, error) {
 	return surge, nil
 }
 
-func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*rollFigures, error) {
+func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, machines client.Reader) (*rollFigures, error) {
 	surge, err := surgeOf(opts)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*r
 	if err := patchAll(ctx, fleet, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, rollVersion)); err != nil {
 		return nil, err
 	}
-	if err := r.follow(ctx); err != nil {
+	if err := r.follow(ctx, machines); err != nil {
 		return nil, err
 	}
 	result := &rollFigures{Seconds: time.Since(begin).Seconds(), Surge: opts.surge, MostMachines: r.most, FewestReady: r.least}
@@ -90,11 +90,11 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet) (*r
 }
 
 // follow looks at all Machines until each one has the new version and is Ready.
-func (r *roll) follow(ctx context.Context) error {
+func (r *roll) follow(ctx context.Context, hub client.Reader) error {
 	shown := -1
 	return waitFor(ctx, func(ctx context.Context) bool {
 		machines := &v1alpha1.MachineList{}
-		if err := r.fleet.HubClient.List(ctx, machines); err != nil {
+		if err := hub.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 			return false
 		}
 		r.note(machines.Items, time.Now())
