@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -175,6 +180,22 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 		}).WithTimeout(patience).Should(BeFalse(), "it has ended")
 	}
 	f.Expect(f.categories()).To(Equal(before), "the definitions are as before")
+}
+
+func TestDenyThatIsInterruptedLeavesTheDefinitionsAsTheyWere(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	before := f.categories()
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() {
+		ended <- cli.Execute(ctx, []string{"cluster", "deny", f.name, "--end-watches", "--kubeconfig", environment.Cluster.AdminKubeconfig()},
+			genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: io.Discard})
+	}()
+	f.Eventually(f.categories).WithTimeout(patience).WithPolling(glance).ShouldNot(Equal(before))
+	interrupt()
+	f.Eventually(ended).WithTimeout(patience).Should(Receive(Equal(130)))
+	f.Expect(f.categories()).To(Equal(before))
 }
 
 // categories are those of the kinds that agents watch.

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,28 +37,35 @@ var (
 
 // endWatches ends the watches that a denied cluster has open: an API server asks only at the begin of one whether it is
 // allowed. A change of a CustomResourceDefinition ends all watches of its kind; whose rights are gone cannot begin
-// another. The definitions are changed and changed back.
+// another. The definitions are changed and changed back, the latter also when it is interrupted.
 func endWatches(ctx context.Context, hub *kube.Hub, c client.Client, name string, timeout time.Duration) error {
 	if err := awaitNoRights(ctx, c, name, timeout); err != nil {
 		return err
 	}
-	for _, marked := range []bool{true, false} {
-		for _, resource := range watchedResources {
-			if err := mark(ctx, c, resource+"."+v1alpha1.GroupVersion.Group, marked); err != nil {
-				return err
-			}
-		}
-		if !marked {
-			break
-		}
+	err := markAll(ctx, c, true)
+	if err == nil {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = ctx.Err()
 		case <-time.After(cutPause):
 		}
 	}
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	if err := errors.Join(err, markAll(back, c, false)); err != nil {
+		return err
+	}
 	hub.Say("all watches of clusters, machine classes and machines ended; who may begins them anew")
 	return nil
+}
+
+// markAll marks the definitions of all that an agent may watch, or takes the marks away.
+func markAll(ctx context.Context, c client.Client, marked bool) error {
+	var problems []error
+	for _, resource := range watchedResources {
+		problems = append(problems, mark(ctx, c, resource+"."+v1alpha1.GroupVersion.Group, marked))
+	}
+	return errors.Join(problems...)
 }
 
 // awaitNoRights waits until the hub has taken the rights of a cluster's agent away.
@@ -105,6 +113,9 @@ func mark(ctx context.Context, c client.Client, name string, marked bool) error 
 		categories, _, err := unstructured.NestedStringSlice(definition.Object, "spec", "names", "categories")
 		if err != nil {
 			return err
+		}
+		if slices.Contains(categories, cutCategory) == marked {
+			return nil
 		}
 		categories = slices.DeleteFunc(categories, func(category string) bool { return category == cutCategory })
 		if marked {
