@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,8 @@ var (
 	}
 )
 
+const kindsPoll = 100 * time.Millisecond
+
 // Install installs kinds as the version of the module that go.mod names has them.
 func (k Kinds) Install(ctx context.Context, c client.Client) error {
 	listed, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", k.Module).Output()
@@ -54,19 +58,47 @@ func (k Kinds) Install(ctx context.Context, c client.Client) error {
 // Uninstall removes kinds with all their objects, and returns when they are gone.
 func (k Kinds) Uninstall(ctx context.Context, c client.Client) error {
 	for _, name := range k.Names {
-		definition := &unstructured.Unstructured{}
-		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-		definition.SetName(name)
-		if err := c.Delete(ctx, definition); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s: %w", name, err)
+		if err := uninstall(ctx, c, name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
 		}
-		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, StartTimeout, true, func(ctx context.Context) (bool, error) {
-			err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
-			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-		})
-		if err != nil {
-			return fmt.Errorf("waiting for %s to go: %w", name, err)
-		}
+	}
+	return nil
+}
+
+// uninstall removes one definition. It lists the objects first: should the API server have to begin with that while it
+// removes them, it may put the removal off for minutes (its retry meets a conflict with its own last write, and the news
+// of that write wakes nobody; updateCustomResourceDefinition in apiextensions-apiserver's crd_finalizer.go).
+func uninstall(ctx context.Context, c client.Client, name string) error {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, definition); err != nil {
+		return err
+	}
+	objects := &unstructured.UnstructuredList{}
+	objects.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: definition.Spec.Group, Version: definition.Spec.Versions[0].Name, Kind: definition.Spec.Names.ListKind,
+	})
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, kindsPoll, StartTimeout, true, func(ctx context.Context) (bool, error) {
+		last = c.List(ctx, objects)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for its objects to be served: %w", errors.Join(err, last))
+	}
+	if err := c.Delete(ctx, found); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, kindsPoll, StartTimeout, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(found), found)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for it to go: %w", err)
 	}
 	return nil
 }

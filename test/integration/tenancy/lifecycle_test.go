@@ -124,13 +124,14 @@ var _ = Describe("Joining", func() {
 	It("should lose what a stolen credential watches, when a person ends that with the denial", func(ctx SpecContext) {
 		agent, _ := joined(ctx, "stolen")
 		thief := clientFor(agent)
-		aYear := &client.ListOptions{Raw: &metav1.ListOptions{TimeoutSeconds: new(int64(365 * 24 * 3600))}}
 		var watches []*watching
 		for kind, of := range map[client.ObjectList]client.ListOption{
 			&v1alpha1.MachineList{}:      client.InNamespace("stolen"),
 			&v1alpha1.MachineClassList{}: client.InNamespace("stolen"),
 			&v1alpha1.ClusterList{}:      client.MatchingFields{"metadata.name": "stolen"},
 		} {
+			// Raw takes in the selectors of the watch that it is used for, so each has its own.
+			aYear := &client.ListOptions{Raw: &metav1.ListOptions{TimeoutSeconds: new(int64(365 * 24 * 3600))}}
 			opened, err := thief.Watch(ctx, kind, aYear, of)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(opened.Stop)
