@@ -79,7 +79,8 @@ func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
 	return nil
 }
 
-// change writes the sets that are not as they should be.
+// change writes the sets that are not as they should be. The steps of a rollout are told by its begin, its end, and by
+// the sets; an event is for what a user has asked for.
 func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
 	for _, change := range d.changes {
 		if err := c.patch(ctx, change.before, change.after); err != nil {
@@ -87,7 +88,9 @@ func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
 		}
 		if by := change.by(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
-			emit(c.Recorder, s.deployment, scaledEvent(change, d.Why))
+			if !d.Rolling || s.deployment.Status.ObservedGeneration != s.deployment.Generation {
+				emit(c.Recorder, s.deployment, scaledEvent(change, d.Why))
+			}
 		}
 		*change.before = *change.after // What follows writes the same set.
 	}
@@ -109,7 +112,9 @@ func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
 		return &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machine set %s: %w", set.Name, err)}
 	}
 	s.current = set
-	emit(c.Recorder, s.deployment, createdEvent(set, d.Plan))
+	if !d.startsRollout() {
+		emit(c.Recorder, s.deployment, createdEvent(set, d.Plan))
+	}
 	return nil
 }
 
@@ -185,7 +190,7 @@ func (c *Controller) number(ctx context.Context, s *scope, d decision) error {
 		return fmt.Errorf("numbering the revision: %w", err)
 	}
 	s.deployment.Status.CollisionCount = collisions // The answer carries the status that is stored.
-	if d.revision > 1 {
+	if d.startsRollout() {
 		emit(c.Recorder, s.deployment, rolloutEvent(s, d))
 	}
 	return nil

@@ -38,6 +38,9 @@ func (d decision) onlyScales() bool {
 		len(d.adopt) == 0 && !d.number && len(d.forget) == 0
 }
 
+// startsRollout tells whether the template is about to get its revision, and is not the first one.
+func (d decision) startsRollout() bool { return d.number && d.revision > 1 }
+
 // change is what one set is to become.
 type change struct {
 	before, after *v1alpha1.MachineSet

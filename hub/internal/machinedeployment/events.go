@@ -39,11 +39,14 @@ func failedEvent(err error) notice.Event {
 	return notice.Warning("RolloutFailed", "Reconcile", err.Error())
 }
 
-// rolloutEvent tells of a new revision; one whose template is that of an older revision is told as that.
+// rolloutEvent tells of a new revision and its set; one whose template is that of an older revision is told as that.
 func rolloutEvent(s *scope, d decision) notice.Event {
 	note := fmt.Sprintf("Rolling out revision %d with strategy %s", d.revision, s.deployment.Spec.Strategy.Type)
 	if d.renewed > 0 {
 		note = fmt.Sprintf("Going back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
+	}
+	if s.current != nil {
+		note += ", to MachineSet " + s.current.Name
 	}
 	return notice.Normal("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
 }

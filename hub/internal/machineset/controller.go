@@ -118,7 +118,7 @@ func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.Machi
 }
 
 // ownedPace is that of the counts of a set which a deployment has.
-var ownedPace = pace.Bounds{First: 3 * pace.Interval, Longest: pace.Longest}
+var ownedPace = pace.Bounds{First: 6 * pace.Interval, Longest: pace.Longest}
 
 // remember notes what the Machines show for later reconciliations.
 func (s *scope) remember() {

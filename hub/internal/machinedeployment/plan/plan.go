@@ -104,6 +104,8 @@ type Plan struct {
 	HeldBy []string
 	// Why says in a few words what the plan is for.
 	Why string
+	// Rolling tells that it is a step of a rollout: Machines of another template than the current one are left.
+	Rolling bool
 }
 
 // Empty tells whether there is nothing to do.
@@ -170,11 +172,11 @@ func (w *work) resizeSets(in Input) {
 
 // plan compares what was decided with what is.
 func (w *work) plan(in Input) Plan {
-	p := Plan{Why: "rolling out"}
+	p := Plan{Why: "rolling out", Rolling: true}
 	if in.Paused {
-		p.Why = "scaling while paused"
+		p.Why, p.Rolling = "scaling while paused", false
 	} else if !slices.ContainsFunc(w.old, func(s *pool) bool { return s.before > 0 || len(s.Machines) > 0 }) {
-		p.Why = "scaling"
+		p.Why, p.Rolling = "scaling", false
 	}
 	if w.current == nil && !in.Paused {
 		p.CreateNew, p.NewReplicas = true, w.wantedNew
