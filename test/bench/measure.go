@@ -167,9 +167,9 @@ func deploymentOf(cluster, surge string) *v1alpha1.MachineDeployment {
 	}
 }
 
-// watchMachines returns a reader of the hub's Machines as one watch tells of them: the API server that is measured has
+// watchMachines returns a cache of the hub's Machines as one watch tells of them: the API server that is measured has
 // no lists to make for the measurement.
-func watchMachines(ctx context.Context, fleet *localfleet.Fleet) (client.Reader, error) {
+func watchMachines(ctx context.Context, fleet *localfleet.Fleet) (cache.Cache, error) {
 	machines, err := cache.New(fleet.HubConfig, cache.Options{Scheme: scheme.New()})
 	if err != nil {
 		return nil, fmt.Errorf("watching Machines: %w", err)

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -35,16 +38,24 @@ type rollFigures struct {
 
 // life is what was seen of one Machine; the zero time means not yet.
 type life struct {
-	created, ready, deleted, gone time.Time
+	// before tells that it was there before the roll.
+	before bool
+	// ready now, which it may be more than once.
+	ready                          bool
+	created, joined, deleted, gone time.Time
 }
 
-// roll follows all Machines through a rolling update.
+// roll follows all Machines through a rolling update. Each change is noted at the time when the watch tells it: the time
+// stamps of the objects are those of whole seconds.
 type roll struct {
 	fleet *localfleet.Fleet
 	opts  options
+
+	mu    sync.Mutex
 	lives map[types.UID]*life
-	most  int
-	least int
+	// exist and ready count the Machines of each cluster.
+	exist, ready map[string]int
+	most, least  int
 }
 
 // surgeOf returns how many Machines more than it asks for a deployment may have in the roll.
@@ -56,12 +67,18 @@ func surgeOf(opts options) (int, error) {
 	return surge, nil
 }
 
-func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, machines client.Reader) (*rollFigures, error) {
+func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, machines cache.Cache) (*rollFigures, error) {
 	surge, err := surgeOf(opts)
 	if err != nil {
 		return nil, err
 	}
-	r := &roll{fleet: fleet, opts: opts, lives: map[types.UID]*life{}, least: opts.machines}
+	r := &roll{
+		fleet: fleet, opts: opts, least: opts.machines,
+		lives: map[types.UID]*life{}, exist: map[string]int{}, ready: map[string]int{},
+	}
+	if err := r.listen(ctx, machines); err != nil {
+		return nil, err
+	}
 	hub := counter{config: fleet.HubConfig}
 	before, err := hub.read(ctx)
 	if err != nil {
@@ -75,7 +92,7 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, mac
 	if err := r.follow(ctx, machines); err != nil {
 		return nil, err
 	}
-	result := &rollFigures{Seconds: time.Since(begin).Seconds(), Surge: opts.surge, MostMachines: r.most, FewestReady: r.least}
+	result := &rollFigures{Seconds: time.Since(begin).Seconds(), Surge: opts.surge}
 	if err := sleep(ctx, opts.settle); err != nil {
 		return nil, err
 	}
@@ -84,7 +101,7 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, mac
 		return nil, err
 	}
 	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
-	result.JoinSeconds, result.RemoveSeconds = r.averages()
+	r.sum(result)
 	result.IdealSeconds = float64(opts.machines) / float64(surge) * (result.JoinSeconds + result.RemoveSeconds)
 	return result, nil
 }
@@ -97,7 +114,6 @@ func (r *roll) follow(ctx context.Context, hub client.Reader) error {
 		if err := hub.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 			return false
 		}
-		r.note(machines.Items, time.Now())
 		updated := 0
 		for i := range machines.Items {
 			versions := machines.Items[i].Status.Versions
@@ -114,52 +130,96 @@ func (r *roll) follow(ctx context.Context, hub client.Reader) error {
 	})
 }
 
-// note takes down what machines, which are all that there are, show at now.
-func (r *roll) note(machines []v1alpha1.Machine, now time.Time) {
-	existing, ready := map[string]int{}, map[string]int{}
-	seen := map[types.UID]bool{}
-	for i := range machines {
-		machine := &machines[i]
-		seen[machine.UID] = true
-		existing[machine.Namespace]++
-		one := r.lives[machine.UID]
-		if one == nil {
-			one = &life{created: machine.CreationTimestamp.Time}
-			r.lives[machine.UID] = one
-		}
-		if isReady(machine) {
-			ready[machine.Namespace]++
-			if one.ready.IsZero() {
-				one.ready = now
-			}
-		}
-		if machine.DeletionTimestamp != nil && one.deleted.IsZero() {
-			one.deleted = machine.DeletionTimestamp.Time
+// listen has every change of a Machine noted from now on.
+func (r *roll) listen(ctx context.Context, machines cache.Cache) error {
+	informer, err := machines.GetInformer(ctx, &v1alpha1.Machine{})
+	if err != nil {
+		return fmt.Errorf("watching Machines: %w", err)
+	}
+	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(machine any, initial bool) { r.see(machine, initial) },
+		UpdateFunc: func(_, machine any) { r.see(machine, false) },
+		DeleteFunc: r.lose,
+	})
+	if err != nil {
+		return fmt.Errorf("watching Machines: %w", err)
+	}
+	return waitFor(ctx, func(context.Context) bool { return handle.HasSynced() })
+}
+
+// see notes what a Machine shows; before tells that the roll had not begun.
+func (r *roll) see(object any, before bool) {
+	machine, ok := object.(*v1alpha1.Machine)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	one := r.lives[machine.UID]
+	if one == nil {
+		one = &life{before: before, created: now}
+		r.lives[machine.UID] = one
+		r.exist[machine.Namespace]++
+	}
+	if is := isReady(machine); is != one.ready {
+		one.ready = is
+		r.ready[machine.Namespace] += map[bool]int{true: 1, false: -1}[is]
+		if is && one.joined.IsZero() {
+			one.joined = now
 		}
 	}
-	for uid, one := range r.lives {
-		if !seen[uid] && one.gone.IsZero() {
-			one.gone = now
-		}
+	if machine.DeletionTimestamp != nil && one.deleted.IsZero() {
+		one.deleted = now
 	}
-	for _, member := range r.fleet.Members {
-		r.most = max(r.most, existing[member.Name])
-		r.least = min(r.least, ready[member.Name])
+	if !before {
+		r.bound(machine.Namespace)
 	}
 }
 
-// averages are of the Machines that were made, or removed, while r looked.
-func (r *roll) averages() (join, remove float64) {
+// lose notes that a Machine is gone.
+func (r *roll) lose(object any) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	machine, ok := object.(*v1alpha1.Machine)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.lives[machine.UID]
+	if one == nil || !one.gone.IsZero() {
+		return
+	}
+	one.gone = time.Now()
+	r.exist[machine.Namespace]--
+	if one.ready {
+		r.ready[machine.Namespace]--
+	}
+	r.bound(machine.Namespace)
+}
+
+// bound takes a cluster's numbers into the extremes.
+func (r *roll) bound(cluster string) {
+	r.most, r.least = max(r.most, r.exist[cluster]), min(r.least, r.ready[cluster])
+}
+
+// sum fills in what was seen: averages of the Machines that were made, or removed, in the roll.
+func (r *roll) sum(result *rollFigures) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var joins, removals []float64
 	for _, one := range r.lives {
-		if one.deleted.IsZero() && !one.ready.IsZero() {
-			joins = append(joins, one.ready.Sub(one.created).Seconds())
+		if !one.before && !one.joined.IsZero() {
+			joins = append(joins, one.joined.Sub(one.created).Seconds())
 		}
 		if !one.deleted.IsZero() && !one.gone.IsZero() {
 			removals = append(removals, one.gone.Sub(one.deleted).Seconds())
 		}
 	}
-	return average(joins), average(removals)
+	result.MostMachines, result.FewestReady = r.most, r.least
+	result.JoinSeconds, result.RemoveSeconds = average(joins), average(removals)
 }
 
 func average(values []float64) float64 {

@@ -9,7 +9,7 @@ import (
 
 // gatherTime is how long the first small step of a rollout waits for more: Machines that come up or go within it are
 // answered together, which saves writes.
-const gatherTime = time.Second
+const gatherTime = 100 * time.Millisecond
 
 // gathering remembers since when each deployment has had a step to take. The zero value is ready for use.
 type gathering struct {
