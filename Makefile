@@ -72,7 +72,7 @@ demo: build ## Build everything, start a fleet on this machine, show that it wor
 
 .PHONY: demo-down
 demo-down: $(HEARTBEAT) ## End a fleet that "make demo KEEP=1" left running, and remove its files.
-	$(call go-build,demo,$(DEMO_PACKAGE))
+	$(call go-build,demo,$(DEMO_PACKAGE) ./hub/cmd/kubectl-hollow)
 	@$(BIN)/demo down
 
 .PHONY: bench
@@ -81,11 +81,11 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.
-	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.v
+	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v
 
 .PHONY: faults
 faults: build ## Break a fleet in every way, in the middle of everything: about half an hour. SEED=7 draws other pairs.
-	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/faults -args -faults.whole -faults.seed=$(SEED) -ginkgo.v
+	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/faults -args -faults.whole -faults.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v
 
 ##@ Build it
 

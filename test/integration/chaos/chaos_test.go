@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +23,8 @@ const (
 	pool     = "herd"
 	mostHeld = 5
 	surge    = 1
+	// webs run on the first cluster's herd, under a budget of leastWebs.
+	webs, leastWebs = 3, 2
 	// longest is how long a fault may last: longer than the agents' patience.
 	longest = 14 * time.Second
 	// rounds of faults lie between two times at which everything has to converge.
@@ -33,16 +36,23 @@ type herd struct {
 	member     *localfleet.Member
 	deployment *v1alpha1.MachineDeployment
 	witness    *fleettest.Witness
-	replicas   int
-	versions   int
-	// most is the largest number of Machines that has been allowed since all was well, least the smallest that had to
-	// be available.
-	most, least int
+	// web runs on the herd; nil if nothing does.
+	web      *fleettest.Workload
+	replicas int
+	versions int
+	asked
 }
 
-// bind makes the witness accuse whoever leaves the bounds, at every change from now on.
-func (h *herd) bind(least, most int) {
-	h.least, h.most = least, most
+// asked is what has been asked for since all was well.
+type asked struct {
+	// fewest and most are the extremes of the replicas, deleted is the number of Machines that a user deleted.
+	fewest, most, deleted int
+}
+
+// hold makes the witness accuse whoever leaves the bounds, at every change from now on.
+func (h *herd) hold(what asked) {
+	h.asked = what
+	least, most := max(what.fewest-what.deleted, 0), what.most+what.deleted+surge
 	h.witness.Machines.Hold(fleettest.Bound{Least: least, Most: most})
 	h.witness.Pods.Hold(fleettest.Bound{Most: most})
 	h.witness.Nodes.Hold(fleettest.Bound{Most: most})
@@ -69,7 +79,7 @@ var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext)
 		}
 		say("episode %d converged", episode)
 	}
-}, SpecTimeout(2*time.Hour))
+})
 
 func newHerds(ctx context.Context) []*herd {
 	var all []*herd
@@ -88,33 +98,50 @@ func newHerds(ctx context.Context) []*herd {
 	for _, one := range all {
 		fleet.ExpectReady(ctx, one.member, pool, one.replicas)
 		one.witness = fleet.Watch(ctx, one.member, pool)
-		one.bind(one.replicas, one.replicas+surge)
+		one.hold(asked{fewest: one.replicas, most: one.replicas})
 	}
+	all[0].web = fleet.NewWorkload(ctx, all[0].member, pool, webs, leastWebs)
 	return all
 }
 
 // order asks for something new, or for nothing. The hub's API server may be away: then it was not asked.
 func (h *herd) order(ctx context.Context, random *rand.Rand) {
-	var patch, what string
-	replicas := h.replicas
-	switch random.IntN(3) {
+	what := h.asked
+	switch random.IntN(4) {
 	case 0:
-		replicas = random.IntN(mostHeld + 1)
-		patch, what = fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), fmt.Sprintf("scale to %d", replicas)
+		replicas := random.IntN(mostHeld + 1)
+		if h.web != nil {
+			replicas = max(replicas, 1) // Else its pods have no place to go, and rightly keep their Nodes.
+		}
+		what.fewest, what.most = min(what.fewest, replicas), max(what.most, replicas)
+		h.patch(ctx, what, fmt.Sprintf("scale to %d", replicas), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	case 1:
 		h.versions++
 		version := fmt.Sprintf("v1.36.%d", h.versions)
-		patch = fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version)
-		what = "roll to " + version
-	default:
-		return
+		h.patch(ctx, what, "roll to "+version, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version))
+	case 2:
+		live := h.witness.Machines.Live()
+		if len(live) == 0 {
+			return
+		}
+		what.deleted++
+		machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.member.Name, Name: live[random.IntN(len(live))]}}
+		h.send(ctx, what, "delete Machine "+machine.Name, func(ctx context.Context) error { return fleet.HubClient.Delete(ctx, machine) })
 	}
-	// Whether or not the order arrives, it may.
-	h.bind(min(h.least, replicas), max(h.most, replicas+surge))
+}
+
+func (h *herd) patch(ctx context.Context, then asked, what, patch string) {
+	h.send(ctx, then, what, func(ctx context.Context) error {
+		return fleet.HubClient.Patch(ctx, h.deployment, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	})
+}
+
+// send sends an order, after which the bounds are others: whether or not it arrives, it may.
+func (h *herd) send(ctx context.Context, then asked, what string, order func(context.Context) error) {
+	h.hold(then)
 	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := fleet.HubClient.Patch(limited, h.deployment, client.RawPatch("application/merge-patch+json", []byte(patch)))
-	say("%s: %s: %v", h.member.Name, what, err)
+	say("%s: %s: %v", h.member.Name, what, order(limited))
 }
 
 // breakSomething breaks one thing, or two at once, for a while.
@@ -151,6 +178,9 @@ func (h *herd) check() {
 		made := journal.Made()
 		Expect(slices.Compact(slices.Clone(made))).To(Equal(made), "nothing is made twice")
 	})
+	if h.web != nil {
+		Expect(h.web.Verdict()).To(BeEmpty(), "the budget of what runs on %s", h.member.Name)
+	}
 	ordered := h.witness.Machines.Ending()
 	for _, journal := range []*fleettest.Journal{h.witness.Pods, h.witness.Nodes} {
 		for _, name := range journal.Ending() {
@@ -179,8 +209,11 @@ func (h *herd) converge(ctx context.Context) {
 		}
 	}
 	h.witness.Each(func(journal *fleettest.Journal) { journal.CatchUp(ctx) })
+	if h.web != nil {
+		Eventually(ctx, func() []int { return []int{h.web.Available(), len(h.web.Live())} }).Should(HaveEach(webs), "the workload runs")
+	}
 	h.check()
-	h.bind(h.replicas, h.replicas+surge)
+	h.hold(asked{fewest: h.replicas, most: h.replicas})
 	Expect(h.witness.Pods.Live()).To(Equal(h.witness.Machines.Live()), "a pod for every Machine, and no other")
 	Expect(h.witness.Nodes.Live()).To(Equal(h.witness.Machines.Live()), "a Node for every Machine, and no other")
 }

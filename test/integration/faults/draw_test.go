@@ -18,14 +18,12 @@ var (
 	ownParts    = []fleettest.Part{fleettest.Agent, fleettest.TargetServer, fleettest.TargetEtcd}
 )
 
-// waysOf are the ways to break a part. What reaches the hub's API server over several cables is cut off from all of them.
+// waysOf are the ways to break a part.
 func waysOf(part fleettest.Part) []fleettest.Way {
 	ways := []fleettest.Way{fleettest.Kill, fleettest.Stop, fleettest.Refuse, fleettest.BlackHole, fleettest.Slow}
 	switch part {
 	case fleettest.HubEtcd, fleettest.TargetEtcd:
 		return append(ways, fleettest.BlackHoleUp, fleettest.BlackHoleDown)
-	case fleettest.HubServer:
-		return ways
 	case fleettest.HostLink:
 		return ways[2:4]
 	default:
@@ -116,6 +114,28 @@ func pairs(random *rand.Rand) []round {
 	return all
 }
 
+// flapping are rounds that come and go: what all clusters share, one part after the other, and what each has, another
+// part in each of them.
+func flapping(all bool, seed uint64) []round {
+	random := rand.New(rand.NewPCG(seed, 1))
+	draw := func(part fleettest.Part) fleettest.Fault {
+		ways := waysOf(part)
+		return fleettest.Fault{Way: ways[random.IntN(len(ways))], Part: part}
+	}
+	var rounds []round
+	for _, part := range sharedParts {
+		rounds = append(rounds, alone(draw(part)))
+	}
+	if !all {
+		rounds = rounds[random.IntN(len(rounds)):][:1]
+	}
+	own := round{}
+	for i := range clusters {
+		own = append(own, []fleettest.Fault{draw(ownParts[i%len(ownParts)])})
+	}
+	return append(rounds, own)
+}
+
 // drawn are the rounds of this run: all, or the drawn ones.
 func drawn(all bool, seed uint64) []round {
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -149,6 +169,23 @@ func TestEveryDrawBreaksInEveryWay(t *testing.T) {
 			g.Expect(kinds).To(HaveLen(len(fleettest.Kinds)), "seed %d: every kind comes alone, and so meets every activity", seed)
 			g.Expect(parts).To(HaveLen(2), "seed %d: what is shared breaks, and what each cluster has", seed)
 		}
+	}
+}
+
+func TestEveryPartFlaps(t *testing.T) {
+	for seed := range uint64(50) {
+		g := NewWithT(t)
+		some, all := map[fleettest.Part]bool{}, map[fleettest.Part]bool{}
+		for parts, rounds := range map[*map[fleettest.Part]bool][]round{&some: flapping(false, seed), &all: flapping(true, seed)} {
+			for _, round := range rounds {
+				g.Expect(round).To(HaveLen(clusters))
+				for _, faults := range round {
+					(*parts)[faults[0].Part] = true
+				}
+			}
+		}
+		g.Expect(some).To(HaveLen(1+len(ownParts)), "seed %d: %v", seed, some)
+		g.Expect(all).To(HaveLen(len(sharedParts)+len(ownParts)), "seed %d: %v", seed, all)
 	}
 }
 

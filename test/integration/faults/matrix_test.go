@@ -28,8 +28,8 @@ const (
 // herds are one in each cluster; at any time each is in another activity.
 var herds []*herd
 
-// caught counts how often a fault has come before an activity was done.
-var caught = map[string]int{}
+// caught counts how often a fault has come before an activity was done, by the activity and by the round.
+var caught, caughtBy = map[string]int{}, map[string]int{}
 
 // turn counts the rounds: with each of them a herd goes on to its next activity.
 var turn int
@@ -56,27 +56,25 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 		}, SpecTimeout(8*fleettest.Patience))
 	}
 
-	It("should stand it when everything flaps", func(ctx SpecContext) {
-		next := round{
-			{{Way: fleettest.Refuse, Part: fleettest.Agent}},
-			{{Way: fleettest.BlackHole, Part: fleettest.TargetServer}},
-			{{Way: fleettest.Stop, Part: fleettest.Agent}},
-			{{Way: fleettest.Stop, Part: fleettest.TargetServer}},
-			{{Way: fleettest.Refuse, Part: fleettest.Hub}},
-		}
-		begin(ctx)
-		for range flaps {
-			mend := breakAll(ctx, next)
-			pass(ctx, flap)
-			mend(ctx)
-			pass(ctx, flap)
-		}
-		expectWellDone(ctx)
-	}, SpecTimeout(8*fleettest.Patience))
+	for _, next := range flapping(*whole, *seed) {
+		It(fmt.Sprintf("should stand it when this flaps: %s", next), func(ctx SpecContext) {
+			begin(ctx)
+			for range flaps {
+				mend := breakAll(ctx, next)
+				pass(ctx, flap)
+				mend(ctx)
+				pass(ctx, flap)
+			}
+			expectWellDone(ctx)
+		}, SpecTimeout(8*fleettest.Patience))
+	}
 
-	It("should have been caught in the middle of every activity", func() {
+	It("should have been caught in the middle of every activity, and by every fault", func() {
 		AddReportEntry("caught", caught)
 		Expect(caught).To(HaveLen(len(activities)), "%v", caught)
+		for _, round := range append(drawn(*whole, *seed), flapping(*whole, *seed)...) {
+			Expect(caughtBy).To(HaveKey(round.String()), "a fault that came too late")
+		}
 	})
 })
 
@@ -110,6 +108,7 @@ func breakAll(ctx context.Context, round round) (mend func(context.Context)) {
 		By(fmt.Sprintf("breaking, %s; done: %t", h, h.done()))
 		if !h.done() {
 			caught[h.doing.name]++
+			caughtBy[round.String()]++
 		}
 		for _, fault := range faults {
 			if broken[fault] && fault.Part.Shared() {
