@@ -57,7 +57,7 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 	}
 
 	for _, next := range flapping(*whole, *seed) {
-		It(fmt.Sprintf("should stand it when this flaps: %s", next), func(ctx SpecContext) {
+		It("should stand it when this flaps: "+next.String(), func(ctx SpecContext) {
 			begin(ctx)
 			for range flaps {
 				mend := breakAll(ctx, next)
