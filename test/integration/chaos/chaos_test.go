@@ -36,7 +36,8 @@ type herd struct {
 	member     *localfleet.Member
 	deployment *v1alpha1.MachineDeployment
 	witness    *fleettest.Witness
-	// web runs on the herd; nil if nothing does.
+	// web runs on the herd; nil if nothing does. One Machine always stays for it: no other comes before an ordered
+	// deletion is over, and until then the budget rightly keeps pods that have no place to go.
 	web      *fleettest.Workload
 	replicas int
 	versions int
@@ -111,7 +112,7 @@ func (h *herd) order(ctx context.Context, random *rand.Rand) {
 	case 0:
 		replicas := random.IntN(mostHeld + 1)
 		if h.web != nil {
-			replicas = max(replicas, 1) // Else its pods have no place to go, and rightly keep their Nodes.
+			replicas = max(replicas, what.deleted+1)
 		}
 		what.fewest, what.most = min(what.fewest, replicas), max(what.most, replicas)
 		h.patch(ctx, what, fmt.Sprintf("scale to %d", replicas), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
@@ -121,7 +122,7 @@ func (h *herd) order(ctx context.Context, random *rand.Rand) {
 		h.patch(ctx, what, "roll to "+version, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version))
 	case 2:
 		live := h.witness.Machines.Live()
-		if len(live) == 0 {
+		if len(live) == 0 || h.web != nil && what.fewest-what.deleted <= 1 {
 			return
 		}
 		what.deleted++
@@ -201,6 +202,10 @@ func (h *herd) converge(ctx context.Context) {
 		g.Expect(status.ObservedGeneration).To(Equal(h.deployment.Generation))
 		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.AvailableReplicas}).To(HaveEach(int32(h.replicas)))
 	}).Should(Succeed(), "%s comes to rest as asked", h.member.Name)
+	h.witness.Each(func(journal *fleettest.Journal) { journal.CatchUp(ctx) })
+	// The counts may be from before the last deletion.
+	Eventually(ctx, func() []int { return []int{h.witness.Machines.Available(), len(h.witness.Machines.Live())} }).
+		Should(HaveEach(h.replicas), "%s has what is asked for, and nothing that goes", h.member.Name)
 	machines := fleet.ExpectReady(ctx, h.member, pool, h.replicas)
 	for _, machine := range machines {
 		want := h.deployment.Spec.Template.Spec.Versions.Kubelet
