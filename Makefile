@@ -37,6 +37,10 @@ CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 HEARTBEAT := $(BIN)/tools/heartbeat
 
+# Open Cluster Management's registration program, for make test-ocm only.
+OCM_VERSION := v1.2.1
+OCM_REGISTRATION := $(BIN)/ocm/$(OCM_VERSION)/registration
+
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
 go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
@@ -90,13 +94,15 @@ faults: build ## Break a fleet in every way, in the middle of everything: about 
 ##@ Build it
 
 .PHONY: build
-build: $(HEARTBEAT) ## Build bin/hub, bin/kubectl-hollow, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
+build: $(HEARTBEAT) ## Build bin/hub, bin/kubectl-hollow with its completion, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
 	$(call go-build,hub$(comma) agent and demo,$(HUB_PACKAGES) $(AGENT_PACKAGES) $(DEMO_PACKAGE))
+	@install -m 755 hack/kubectl_complete-hollow.sh $(BIN)/kubectl_complete-hollow
 	@$(MAKE) build-simulator
 
 .PHONY: build-hub
 build-hub: $(HEARTBEAT) ## Build bin/hub and bin/kubectl-hollow alone.
 	$(call go-build,hub,$(HUB_PACKAGES))
+	@install -m 755 hack/kubectl_complete-hollow.sh $(BIN)/kubectl_complete-hollow
 
 .PHONY: build-agent
 build-agent: $(HEARTBEAT) ## Build bin/agent alone.
@@ -138,6 +144,10 @@ test-unit: build ## Run the tests of every module but the integration tests. Con
 test-integration: build ## Run the real hub and agents against several real control planes.
 	@hack/test.sh integration
 
+.PHONY: test-ocm
+test-ocm: build $(OCM_REGISTRATION) ## Run the hub beside Open Cluster Management's own registration program, which is built for it.
+	@HOLLOWFLEET_OCM_REGISTRATION=$(CURDIR)/$(OCM_REGISTRATION) go test -count=1 -vet=off -timeout 15m -v ./test/integration/ocm
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.
 	@hack/lint.sh $(GOLANGCI_LINT) $(MODULES)
@@ -154,6 +164,10 @@ tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(HEARTBEAT) ## Build the pinned tools
 $(HEARTBEAT): $(wildcard hack/tools/heartbeat/*.go)
 	@cd hack/tools && go build -buildvcs=false -o "$(CURDIR)/$@" ./heartbeat
 	@touch $@
+
+$(OCM_REGISTRATION): hack/ocm-registration.sh
+	@echo "building OCM's registration program $(OCM_VERSION): a few minutes with an empty cache"
+	@hack/ocm-registration.sh $(OCM_VERSION) $@
 
 $(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint

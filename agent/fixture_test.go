@@ -92,10 +92,7 @@ func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	f.admin = f.env.Client
 	f.forgetLater()
 	f.health = freePort(f.WithT)
-	hub, err := f.env.Cluster.Kubeconfig(context.Background(), "hollowfleet.io:agent:"+cluster, v1alpha1.AgentGroupPrefix+cluster)
-	f.Expect(err).NotTo(HaveOccurred())
-	target, err := f.env.Cluster.Kubeconfig(context.Background(), "hollowfleet-agent", "hollowfleet:agents")
-	f.Expect(err).NotTo(HaveOccurred())
+	hub, target := kubeconfigs(f.WithT, f.env, cluster)
 	options := agent.Options{
 		ClusterName: cluster, HubKubeconfig: hub, TargetKubeconfig: target, HealthAddress: f.health,
 		Version: "v0-test", Log: logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),
@@ -105,6 +102,15 @@ func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	}
 	f.run(options)
 	return f
+}
+
+// kubeconfigs are those of a cluster's agent for hub and target.
+func kubeconfigs(g *WithT, env *testenv.Environment, cluster string) (hub, target string) {
+	hub, err := env.Cluster.Kubeconfig(context.Background(), v1alpha1.AgentUserPrefix+cluster, v1alpha1.AgentGroupPrefix+cluster)
+	g.Expect(err).NotTo(HaveOccurred())
+	target, err = env.Cluster.Kubeconfig(context.Background(), "hollowfleet-agent", "hollowfleet:agents")
+	g.Expect(err).NotTo(HaveOccurred())
+	return hub, target
 }
 
 // ofKubelets selects the certificate requests of nodes.

@@ -90,7 +90,12 @@ func Run(ctx context.Context, options Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return listen(ctx) })
 	group.Go(func() error { return a.monitor.Start(ctx) })
-	group.Go(func() error { return a.represent(ctx) })
+	group.Go(func() error {
+		if err := a.checkIdentity(ctx); err != nil {
+			return err
+		}
+		return a.represent(ctx)
+	})
 	group.Go(func() error { return a.acquaintance.Start(ctx) })
 	group.Go(func() error { return a.workOn(ctx) })
 	err = group.Wait()

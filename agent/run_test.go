@@ -213,12 +213,34 @@ func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	environment := agenttest.Environment(t)
+	hub, target := kubeconfigs(NewWithT(t), environment, "c1")
 	err = agent.Run(context.Background(), agent.Options{
-		ClusterName: "c1", HubKubeconfig: environment.Cluster.AdminKubeconfig(), TargetKubeconfig: environment.Cluster.AdminKubeconfig(),
+		ClusterName: "c1", HubKubeconfig: hub, TargetKubeconfig: target,
 		HealthAddress: listener.Addr().String(), Log: logr.Discard(),
 	})
 	if err == nil || !strings.Contains(err.Error(), "opening the port of the health server") {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// No rule of the hub would keep an agent with such credentials to its own cluster.
+func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
+	environment := agenttest.Environment(t)
+	_, target := kubeconfigs(NewWithT(t), environment, "c1")
+	another, _ := kubeconfigs(NewWithT(t), environment, "c10")
+	for name, test := range map[string]struct{ hub, want string }{
+		"an administrator's": {environment.Cluster.AdminKubeconfig(), "--hub-kubeconfig: the hub knows its user as"},
+		"another cluster's":  {another, `--hub-kubeconfig: the hub knows its user as "hollowfleet.io:agent:c10", want "hollowfleet.io:agent:c1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ctx, cancel := context.WithTimeout(t.Context(), agenttest.Wait)
+			defer cancel()
+			err := agent.Run(ctx, agent.Options{
+				ClusterName: "c1", HubKubeconfig: test.hub, TargetKubeconfig: target, HealthAddress: freePort(g), Log: logr.Discard(),
+			})
+			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
+		})
 	}
 }
 

@@ -36,7 +36,8 @@ type Options struct {
 	// KubeAPIQPS bounds the requests per second to the API server. Default 0: no bound but the server's own
 	// priority and fairness.
 	KubeAPIQPS float32
-	// Namespace holds the lease of the leader; it is created if missing. Default hollowfleet-system.
+	// Namespace holds the lease of the leader; it is created if missing. Default hollowfleet-system, and no flag sets it:
+	// "hub install" gives the hub its roles in that one alone.
 	Namespace string
 	// NoLeaderElection lets the hub work without being elected. Only for a hub that is surely the only one.
 	NoLeaderElection bool

@@ -40,6 +40,7 @@ type running struct {
 	refused hubtest.Writes
 	health  string
 	metrics string
+	pprof   string
 	stop    func() error
 }
 
@@ -80,9 +81,9 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func start(t *testing.T) *running {
+func start(t *testing.T, change ...func(*hub.Options)) *running {
 	t.Helper()
-	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t)}
+	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
 	r.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
@@ -94,9 +95,11 @@ func start(t *testing.T) *running {
 	// Not of t.Context, which ends before the clean-up does.
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() {
-		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics, Logger: logger})
-	}()
+	options := hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics, PprofAddress: r.pprof, Logger: logger}
+	for _, edit := range change {
+		edit(&options)
+	}
+	go func() { done <- hub.Run(ctx, options) }()
 	stopped := false
 	r.stop = func() error {
 		if stopped {
@@ -127,6 +130,15 @@ func (r *running) get(address, path string) int {
 	}
 	defer response.Body.Close()
 	return response.StatusCode
+}
+
+func TestHubServesProfilesWhereAsked(t *testing.T) {
+	r := start(t)
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=1"} {
+		r.Eventually(func() int { return r.get(r.pprof, path) }).WithTimeout(time.Minute).Should(Equal(http.StatusOK), path)
+	}
+	r.Expect(r.get(r.health, "/debug/pprof/")).To(Equal(http.StatusNotFound), "nowhere else")
+	r.Expect(r.get(r.metrics, "/debug/pprof/")).NotTo(Equal(http.StatusOK), "nowhere else")
 }
 
 // measured is what the hub tells Prometheus.

@@ -45,6 +45,8 @@ type Options struct {
 	Clusters []string
 	// Detached lets the fleet outlive this process; it is ended by Down.
 	Detached bool
+	// Owner is the process that the fleet is for. Default: this one.
+	Owner *process.Identity
 	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
 	Kept bool
 	// Credential is what the agents use on the hub. Default: certificates.
@@ -91,14 +93,18 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the fleet's directory: %w", err)
 	}
-	owner, err := process.Self()
+	self, err := process.Self()
 	if err != nil {
 		return nil, err
+	}
+	owner := self
+	if options.Owner != nil {
+		owner = *options.Owner
 	}
 	fleet := &Fleet{options: options}
 	fleet.state = State{Owner: owner, Simcluster: fleet.binary("simcluster"), ClusterDirs: []string{fleet.dir(hubName)}}
 	if options.Kept {
-		fleet.state.Keeper = &owner
+		fleet.state.Keeper = &self
 	}
 	for _, name := range options.Clusters {
 		fleet.Members = append(fleet.Members, &Member{Name: name})

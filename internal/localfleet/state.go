@@ -26,7 +26,7 @@ const (
 
 // State is the content of a fleet's state file.
 type State struct {
-	// Owner is the process that started the fleet.
+	// Owner is the process that the fleet is for: the one that started it, unless that says otherwise.
 	Owner process.Identity `json:"owner"`
 	// Keeper is a process that starts programs again which end, if there is one. It ends the whole fleet when it
 	// gets SIGTERM.

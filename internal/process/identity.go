@@ -29,12 +29,15 @@ func (p *Process) Identity() (Identity, error) {
 }
 
 // Self identifies this process.
-func Self() (Identity, error) {
-	ticks, err := startTicks(os.Getpid())
+func Self() (Identity, error) { return Of("self", os.Getpid()) }
+
+// Of identifies the running process of that ID.
+func Of(name string, pid int) (Identity, error) {
+	ticks, err := startTicks(pid)
 	if err != nil {
-		return Identity{}, fmt.Errorf("identifying this process: %w", err)
+		return Identity{}, fmt.Errorf("identifying process %d (%s): %w", pid, name, err)
 	}
-	return Identity{Name: "self", PID: os.Getpid(), StartTicks: ticks}, nil
+	return Identity{Name: name, PID: pid, StartTicks: ticks}, nil
 }
 
 // Alive tells whether exactly this process still runs.
@@ -65,7 +68,12 @@ func (i Identity) End(ctx context.Context, grace time.Duration) error {
 func (i Identity) waitGone(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
+	return i.WaitGone(ctx, 20*time.Millisecond)
+}
+
+// WaitGone looks every interval until the process has ended, or ctx.
+func (i Identity) WaitGone(ctx context.Context, interval time.Duration) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for i.Alive() {
 		select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,11 @@ import (
 	"time"
 )
 
-const poll = 100 * time.Millisecond
+const (
+	poll = 100 * time.Millisecond
+	// patience is how long the demo waits before it says what it waits for, and then how often.
+	patience = 5 * time.Second
+)
 
 // fact is one line of the table: something that an API server said.
 type fact struct {
@@ -25,10 +30,18 @@ type ledger struct {
 	out     io.Writer
 	started time.Time
 	facts   []fact
+	// quiet is how long to wait before saying what is waited for. Default: patience.
+	quiet time.Duration
 }
 
 func (l *ledger) say(format string, args ...any) {
 	fmt.Fprintf(l.out, "%6.1fs  %s\n", time.Since(l.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// sight is what a look saw.
+type sight struct {
+	seen  string
+	holds bool
 }
 
 // expect looks until what it sees holds or timeout is over, and notes the last look as a fact.
@@ -36,34 +49,52 @@ func (l *ledger) expect(ctx context.Context, what, where string, timeout time.Du
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	noted := fact{what: what, where: where, seen: "nothing"}
-	for {
-		seen, holds, err := look(limited)
-		switch {
-		case err == nil:
-			noted.seen, noted.holds = seen, holds
-		case limited.Err() == nil:
-			noted.seen = "error: " + err.Error()
-		}
-		if noted.holds {
-			break
-		}
+	sights := make(chan sight)
+	go look.until(limited, sights)
+	reminder := time.NewTicker(cmp.Or(l.quiet, patience))
+	defer reminder.Stop()
+	last := sight{seen: "nothing"}
+	for looking := true; looking; {
 		select {
-		case <-limited.Done():
-		case <-ticker.C:
-			continue
+		case next, more := <-sights:
+			if looking = more; more {
+				last = next
+			}
+		case <-reminder.C:
+			l.say("waiting for: %s (%s); seen last: %s", what, where, last.seen)
 		}
-		break
 	}
-	noted.took = time.Since(begin)
-	l.facts = append(l.facts, noted)
+	l.facts = append(l.facts, fact{what: what, where: where, seen: last.seen, holds: last.holds, took: time.Since(begin)})
 	mark := "ok"
-	if !noted.holds {
+	if !last.holds {
 		mark = "FAILED"
 	}
-	l.say("%s: %s (%s): %s", mark, what, where, noted.seen)
+	l.say("%s: %s (%s): %s", mark, what, where, last.seen)
+}
+
+// until looks until what it sees holds or ctx is done, and sends all that it sees. A look may take its time.
+func (l look) until(ctx context.Context, sights chan<- sight) {
+	defer close(sights)
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		seen, holds, err := l(ctx)
+		if err != nil {
+			seen, holds = "error: "+err.Error(), false
+		}
+		// An error at the end may come from that alone.
+		if err == nil || ctx.Err() == nil {
+			sights <- sight{seen: seen, holds: holds}
+		}
+		if holds {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // table prints every fact and reports whether all hold.

@@ -24,8 +24,8 @@ const (
 // freeze stops the API server of one workload cluster and lets it go on: nothing may happen there meanwhile,
 // and what was asked for happens after it.
 func (d *demo) freeze(ctx context.Context) error {
-	member := d.fleet.Members[1]
-	if err := member.Cluster.Component(ctx, "pause", apiServer); err != nil {
+	member := d.fleet.members[1]
+	if err := member.component(ctx, "pause", apiServer); err != nil {
 		return fmt.Errorf("pausing the API server of %s: %w", member.Name, err)
 	}
 	d.say("paused the API server of %s", member.Name)
@@ -35,7 +35,7 @@ func (d *demo) freeze(ctx context.Context) error {
 	}
 	d.say("scaled %s/%s to 4", member.Name, deploymentName)
 	d.expect(ctx, "no Machine comes or goes in "+member.Name, "hub", wait, d.unchanged(member.Name))
-	if err := member.Cluster.Component(ctx, "resume", apiServer); err != nil {
+	if err := member.component(ctx, "resume", apiServer); err != nil {
 		return fmt.Errorf("resuming the API server of %s: %w", member.Name, err)
 	}
 	d.say("let the API server of %s go on", member.Name)
@@ -47,7 +47,7 @@ func (d *demo) freeze(ctx context.Context) error {
 func (d *demo) frozen(name string, want metav1.ConditionStatus) look {
 	return func(ctx context.Context) (string, bool, error) {
 		cluster := &v1alpha1.Cluster{}
-		if err := d.fleet.HubClient.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		if err := d.fleet.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 			return "", false, err
 		}
 		frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.FrozenCondition)
@@ -65,7 +65,7 @@ func (d *demo) unchanged(cluster string) look {
 	var since time.Time
 	return func(ctx context.Context) (string, bool, error) {
 		machines := &v1alpha1.MachineList{}
-		if err := d.fleet.HubClient.List(ctx, machines, client.InNamespace(cluster)); err != nil {
+		if err := d.fleet.client.List(ctx, machines, client.InNamespace(cluster)); err != nil {
 			return "", false, err
 		}
 		seen := ""

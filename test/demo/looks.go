@@ -9,13 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
 
 func (d *demo) clusterReady(name string) look {
 	return func(ctx context.Context) (string, bool, error) {
 		cluster := &v1alpha1.Cluster{}
-		if err := d.fleet.HubClient.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		if err := d.fleet.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 			return "", false, err
 		}
 		ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
@@ -27,13 +26,13 @@ func (d *demo) clusterReady(name string) look {
 	}
 }
 
-func hollowNodes(ctx context.Context, member *localfleet.Member) ([]corev1.Node, error) {
+func hollowNodes(ctx context.Context, member *member) ([]corev1.Node, error) {
 	nodes := &corev1.NodeList{}
-	err := member.Client.List(ctx, nodes, client.MatchingLabels{v1alpha1.HollowNodeLabel: "true"})
+	err := member.client.List(ctx, nodes, client.MatchingLabels{v1alpha1.HollowNodeLabel: "true"})
 	return nodes.Items, err
 }
 
-func nodesReady(member *localfleet.Member, want int) look {
+func nodesReady(member *member, want int) look {
 	return func(ctx context.Context) (string, bool, error) {
 		nodes, err := hollowNodes(ctx, member)
 		if err != nil {
@@ -58,7 +57,7 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-func nodesReport(member *localfleet.Member, version string) look {
+func nodesReport(member *member, version string) look {
 	return func(ctx context.Context) (string, bool, error) {
 		nodes, err := hollowNodes(ctx, member)
 		if err != nil {
@@ -74,10 +73,10 @@ func nodesReport(member *localfleet.Member, version string) look {
 
 // machinesReady asks for want Machines, each Ready, with the name, UID and providerID of a Node which the
 // workload cluster has.
-func (d *demo) machinesReady(member *localfleet.Member, want int) look {
+func (d *demo) machinesReady(member *member, want int) look {
 	return func(ctx context.Context) (string, bool, error) {
 		machines := &v1alpha1.MachineList{}
-		if err := d.fleet.HubClient.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
+		if err := d.fleet.client.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
 			return "", false, err
 		}
 		nodes, err := hollowNodes(ctx, member)
@@ -105,10 +104,10 @@ func (d *demo) machinesReady(member *localfleet.Member, want int) look {
 	}
 }
 
-func hollowPods(member *localfleet.Member, want int) look {
+func hollowPods(member *member, want int) look {
 	return func(ctx context.Context) (string, bool, error) {
 		pods := &corev1.PodList{}
-		if err := member.Client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
+		if err := member.client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
 			return "", false, err
 		}
 		return fmt.Sprintf("%d pods", len(pods.Items)), len(pods.Items) == want, nil

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,7 +28,7 @@ func chooseDir(ctx context.Context, opts options) (string, error) {
 	}
 	if _, err := os.Stat(keptDir()); err == nil {
 		fmt.Fprintln(opts.out, "Ending the fleet that an earlier demo kept")
-		if err := localfleet.Down(ctx, keptDir()); err != nil {
+		if err := opts.end(ctx, keptDir()); err != nil {
 			return "", err
 		}
 	}
@@ -47,7 +49,7 @@ func runDown(ctx context.Context, opts options) error {
 		if state, err := localfleet.ReadState(dir); err == nil && dir != keptDir() && state.Owner.Alive() {
 			continue // A demo that runs right now ends its own fleet.
 		}
-		if err := localfleet.Down(ctx, dir); err != nil {
+		if err := opts.end(ctx, dir); err != nil {
 			return err
 		}
 		ended++
@@ -57,4 +59,12 @@ func runDown(ctx context.Context, opts options) error {
 		fmt.Fprintln(opts.out, "No fleet to end")
 	}
 	return nil
+}
+
+// end ends the fleet in a directory of the demo's own. One without a fleet was left by a demo that had not begun.
+func (o options) end(ctx context.Context, dir string) error {
+	if _, err := localfleet.ReadState(dir); errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(dir)
+	}
+	return o.plugin(func(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }).down(ctx, dir)
 }

@@ -23,7 +23,7 @@ const (
 // demo is one run: the fleet and what was seen of it.
 type demo struct {
 	*ledger
-	fleet *localfleet.Fleet
+	fleet *fleet
 }
 
 func runDemo(ctx context.Context, opts options) (err error) {
@@ -34,23 +34,16 @@ func runDemo(ctx context.Context, opts options) (err error) {
 		return err
 	}
 	book := &ledger{out: opts.out, started: time.Now()}
-	// It starts the fleet as "kubectl hollow local up" does, but in this process: that command's fleet outlives it
-	// by design, and Ctrl-C at a terminal would reach both of us.
-	book.say("starting one hub and three workload clusters in %s", dir)
-	fleet, err := localfleet.Up(ctx, localfleet.Options{
-		Dir: dir, BinDir: opts.binDir, Clusters: []string{"c1", "c2", "c3"}, Detached: opts.keep,
-		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
-		Progress:  func(line string) { book.say("%s", line) },
-	})
+	fleet, err := startFleet(ctx, book, dir, opts)
 	if err != nil {
-		return err
+		return errors.Join(err, opts.end(ctx, dir))
 	}
 	d := &demo{ledger: book, fleet: fleet}
 	keep := opts.keep
 	defer func() {
 		if !keep {
 			d.say("ending the fleet")
-			err = errors.Join(err, fleet.Down())
+			err = errors.Join(err, fleet.down(ctx, dir))
 		}
 	}()
 	if err := d.run(ctx); err != nil {
@@ -62,7 +55,7 @@ func runDemo(ctx context.Context, opts options) (err error) {
 		err = errChecksFailed
 	}
 	if keep {
-		printHowToUse(opts.out, dir, fleet)
+		printHowToUse(opts.out, fleet)
 	}
 	return err
 }
@@ -81,23 +74,23 @@ func (d *demo) run(ctx context.Context) error {
 }
 
 func (d *demo) join(ctx context.Context) error {
-	for _, member := range d.fleet.Members {
+	for _, member := range d.fleet.members {
 		d.expect(ctx, "Cluster "+member.Name+" is Ready", "hub", wait, d.clusterReady(member.Name))
 	}
 	return nil
 }
 
 func (d *demo) create(ctx context.Context) error {
-	for _, member := range d.fleet.Members {
+	for _, member := range d.fleet.members {
 		if err := d.createDeployment(ctx, member.Name, 3); err != nil {
 			return err
 		}
 	}
 	d.say("created MachineDeployment %s with 3 replicas in each cluster", deploymentName)
-	for _, member := range d.fleet.Members {
+	for _, member := range d.fleet.members {
 		d.expectMachines(ctx, member, 3)
 	}
-	for _, member := range d.fleet.Members {
+	for _, member := range d.fleet.members {
 		d.expect(ctx, "Nodes report the kubelet version asked for", member.Name, wait, nodesReport(member, kubeletVersion))
 	}
 	return nil
@@ -105,7 +98,7 @@ func (d *demo) create(ctx context.Context) error {
 
 func (d *demo) createDeployment(ctx context.Context, cluster string, replicas int32) error {
 	for _, object := range localfleet.Workers(cluster, replicas, kubeletVersion) {
-		if err := d.fleet.HubClient.Create(ctx, object); err != nil {
+		if err := d.fleet.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s/%s: %w", object, cluster, object.GetName(), err)
 		}
 	}
@@ -113,13 +106,13 @@ func (d *demo) createDeployment(ctx context.Context, cluster string, replicas in
 }
 
 // expectMachines looks at both sides: Nodes in the workload cluster, Machines on the hub.
-func (d *demo) expectMachines(ctx context.Context, member *localfleet.Member, want int) {
+func (d *demo) expectMachines(ctx context.Context, member *member, want int) {
 	d.expect(ctx, fmt.Sprintf("%d Nodes, all Ready", want), member.Name, wait, nodesReady(member, want))
 	d.expect(ctx, fmt.Sprintf("%d Machines, all Ready with their NodeRef (%s)", want, member.Name), "hub", wait, d.machinesReady(member, want))
 }
 
 func (d *demo) scale(ctx context.Context) error {
-	member := d.fleet.Members[0]
+	member := d.fleet.members[0]
 	for _, want := range []int{6, 2} {
 		if err := d.scaleTo(ctx, member.Name, want); err != nil {
 			return err
@@ -134,7 +127,7 @@ func (d *demo) scale(ctx context.Context) error {
 func (d *demo) scaleTo(ctx context.Context, cluster string, replicas int) error {
 	deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName}}
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
-	if err := d.fleet.HubClient.Patch(ctx, deployment, patch); err != nil {
+	if err := d.fleet.client.Patch(ctx, deployment, patch); err != nil {
 		return fmt.Errorf("scaling MachineDeployment %s/%s: %w", cluster, deploymentName, err)
 	}
 	return nil
@@ -143,7 +136,7 @@ func (d *demo) scaleTo(ctx context.Context, cluster string, replicas int) error 
 // kill ends the process of one hollow node for real. What it then looks for may be over in a second, so it
 // watches the Machine's history instead of looking now and then.
 func (d *demo) kill(ctx context.Context) error {
-	member := d.fleet.Members[1]
+	member := d.fleet.members[1]
 	machine, pid, err := d.pickVictim(ctx, member)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
 
 const (
@@ -28,8 +27,8 @@ const (
 // upgrade rolls the kubelets of one cluster under a workload with a disruption budget, and counts the
 // workload's available pods all along.
 func (d *demo) upgrade(ctx context.Context) error {
-	member := d.fleet.Members[2]
-	if err := createWorkload(ctx, member.Client); err != nil {
+	member := d.fleet.members[2]
+	if err := createWorkload(ctx, member.client); err != nil {
 		return err
 	}
 	d.say("created Deployment %s of %d pods in %s, with a disruption budget of %d", workloadName, workloadReplicas, member.Name, workloadBudget)
@@ -42,6 +41,7 @@ func (d *demo) upgrade(ctx context.Context) error {
 		return err
 	}
 	d.say("asked for kubelet %s in %s", upgradeVersion, member.Name)
+	d.followRollout(ctx, member.Name)
 	d.expect(ctx, "Nodes report the new kubelet version", member.Name, 2*wait, nodesReport(member, upgradeVersion))
 	d.expectMachines(ctx, member, 3)
 	d.expect(ctx, fmt.Sprintf("%d pods are available", workloadReplicas), member.Name, wait, available(member, workloadReplicas))
@@ -55,10 +55,21 @@ func (d *demo) setVersion(ctx context.Context, cluster, version string) error {
 	deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName}}
 	patch := client.RawPatch("application/merge-patch+json",
 		fmt.Appendf(nil, `{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version))
-	if err := d.fleet.HubClient.Patch(ctx, deployment, patch); err != nil {
+	if err := d.fleet.client.Patch(ctx, deployment, patch); err != nil {
 		return fmt.Errorf("setting the kubelet version of MachineDeployment %s/%s: %w", cluster, deploymentName, err)
 	}
 	return nil
+}
+
+// followRollout shows what the plugin says of a rollout until it is done. Whether it is well done, the facts say.
+func (d *demo) followRollout(ctx context.Context, cluster string) {
+	limited, cancel := context.WithTimeout(ctx, 2*wait)
+	defer cancel()
+	err := d.fleet.run(limited, &lines{say: d.say}, "rollout", "status", "machinedeployment", deploymentName,
+		"--namespace", cluster, "--kubeconfig", d.fleet.hub.Kubeconfig)
+	if err != nil && ctx.Err() == nil {
+		d.say("the rollout is not done: %v", err)
+	}
 }
 
 // createWorkload makes a Deployment on the hollow nodes and its PodDisruptionBudget.
@@ -98,7 +109,7 @@ func createWorkload(ctx context.Context, c client.Client) error {
 
 // availablePods counts the workload's pods that are Ready, not on their way out, and on a Node that is there and
 // Ready: what the pod of a removed Node last said of itself does not count.
-func availablePods(ctx context.Context, member *localfleet.Member) (int, error) {
+func availablePods(ctx context.Context, member *member) (int, error) {
 	nodes, err := hollowNodes(ctx, member)
 	if err != nil {
 		return 0, err
@@ -108,7 +119,7 @@ func availablePods(ctx context.Context, member *localfleet.Member) (int, error) 
 		up[node.Name] = nodeReady(&node)
 	}
 	pods := &corev1.PodList{}
-	if err := member.Client.List(ctx, pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": workloadName}); err != nil {
+	if err := member.client.List(ctx, pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": workloadName}); err != nil {
 		return 0, err
 	}
 	ready := 0
@@ -122,7 +133,7 @@ func availablePods(ctx context.Context, member *localfleet.Member) (int, error) 
 	return ready, nil
 }
 
-func available(member *localfleet.Member, want int) look {
+func available(member *member, want int) look {
 	return func(ctx context.Context) (string, bool, error) {
 		ready, err := availablePods(ctx, member)
 		return fmt.Sprintf("%d available", ready), ready == want, err
@@ -134,7 +145,7 @@ type samples struct {
 	taken, fewest int
 }
 
-func sample(ctx context.Context, member *localfleet.Member) samples {
+func sample(ctx context.Context, member *member) samples {
 	result := samples{fewest: workloadReplicas}
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()

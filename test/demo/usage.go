@@ -3,18 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
-
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
 
 // printHowToUse tells what a kept fleet offers.
-func printHowToUse(out io.Writer, dir string, fleet *localfleet.Fleet) {
-	fmt.Fprintf(out, "\nThe fleet stays up in %s. Its kubeconfigs:\n", dir)
-	fmt.Fprintf(out, "  hub  %s\n", fleet.Hub.AdminKubeconfig())
-	for _, member := range fleet.Members {
-		fmt.Fprintf(out, "  %s   %s\n", member.Name, member.Cluster.AdminKubeconfig())
+func printHowToUse(out io.Writer, fleet *fleet) {
+	fmt.Fprintf(out, "\nThe fleet stays up in %s. Its kubeconfigs:\n", fleet.dir)
+	fmt.Fprintf(out, "  hub  %s\n", fleet.hub.Kubeconfig)
+	for _, member := range fleet.members {
+		fmt.Fprintf(out, "  %s   %s\n", member.Name, member.Kubeconfig)
 	}
-	first := fleet.Members[0]
+	first := fleet.members[0]
 	fmt.Fprintf(out, `
 Try:
   kubectl --kubeconfig %[1]s get fleet -A
@@ -24,5 +22,5 @@ Try:
   bin/kubectl-hollow local status --dir %[5]s
 End it:
   make demo-down
-`, fleet.Hub.AdminKubeconfig(), first.Name, deploymentName, first.Cluster.AdminKubeconfig(), dir)
+`, fleet.hub.Kubeconfig, first.Name, deploymentName, first.Kubeconfig, fleet.dir)
 }

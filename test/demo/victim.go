@@ -16,13 +16,13 @@ import (
 )
 
 // pickVictim returns the first Machine of a cluster and the process of its hollow node.
-func (d *demo) pickVictim(ctx context.Context, member *localfleet.Member) (*v1alpha1.Machine, int, error) {
+func (d *demo) pickVictim(ctx context.Context, member *member) (*v1alpha1.Machine, int, error) {
 	machines := &v1alpha1.MachineList{}
-	if err := d.fleet.HubClient.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
+	if err := d.fleet.client.List(ctx, machines, client.InNamespace(member.Name)); err != nil {
 		return nil, 0, fmt.Errorf("listing the Machines of %s: %w", member.Name, err)
 	}
 	pods := &corev1.PodList{}
-	if err := member.Client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
+	if err := member.client.List(ctx, pods, client.HasLabels{v1alpha1.MachineNameLabel}); err != nil {
 		return nil, 0, fmt.Errorf("listing the pods of %s: %w", member.Name, err)
 	}
 	for _, machine := range machines.Items {
@@ -40,11 +40,7 @@ func (d *demo) pickVictim(ctx context.Context, member *localfleet.Member) (*v1al
 type history struct{ watch.Interface }
 
 func (d *demo) watchReadiness(ctx context.Context, machine *v1alpha1.Machine) (*history, error) {
-	c, err := client.NewWithWatch(d.fleet.HubConfig, client.Options{Scheme: d.fleet.HubClient.Scheme()})
-	if err != nil {
-		return nil, fmt.Errorf("making a watching client: %w", err)
-	}
-	watching, err := c.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(machine.Namespace),
+	watching, err := d.fleet.client.Watch(ctx, &v1alpha1.MachineList{}, client.InNamespace(machine.Namespace),
 		client.MatchingFields{"metadata.name": machine.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: machine.ResourceVersion}})
 	if err != nil {

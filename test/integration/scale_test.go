@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -113,9 +115,13 @@ var _ = Describe("An agent", func() {
 	It("should reach nothing of another cluster with its credentials", func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, fleet.Members[1], "secluded", 1)
 		machine := fleet.ExpectReady(ctx, fleet.Members[1], "secluded", 1)[0]
-		path, err := fleet.Hub.Kubeconfig(ctx, "hollowfleet.io:agent:c1", v1alpha1.AgentGroupPrefix+"c1")
+		// What the agent of c1 itself holds, and nothing that anybody made for it.
+		config := rest.AnonymousClientConfig(fleet.HubConfig)
+		var err error
+		own := fleet.CredentialDir(fleet.Members[0])
+		config.CertData, err = os.ReadFile(filepath.Join(own, "tls.crt"))
 		Expect(err).NotTo(HaveOccurred())
-		config, err := clientcmd.BuildConfigFromFlags("", path)
+		config.KeyData, err = os.ReadFile(filepath.Join(own, "tls.key"))
 		Expect(err).NotTo(HaveOccurred())
 		c1, err := client.New(config, client.Options{Scheme: fleet.HubClient.Scheme()})
 		Expect(err).NotTo(HaveOccurred())

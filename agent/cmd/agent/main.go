@@ -15,10 +15,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
-
-// version is set at link time.
-var version = "dev"
 
 const (
 	exitFailed = 1
@@ -49,7 +47,7 @@ func run(ctx context.Context, arguments []string, output, messages io.Writer) in
 }
 
 func newCommand(ctx context.Context, start func(context.Context, agent.Options) error, logTo io.Writer) *cobra.Command {
-	options := agent.Options{Version: version}
+	options := agent.Options{Version: version.Here()}
 	var format string
 	var verbosity int
 	command := &cobra.Command{
@@ -82,10 +80,10 @@ be used.`,
   agent --cluster-name c1 --bootstrap-kubeconfig join.kubeconfig --credential-dir ./c1 --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080
 
-  # With a kubeconfig for the hub that somebody else keeps:
+  # With a kubeconfig for the hub, of user hollowfleet.io:agent:c1, that somebody else keeps:
   agent --cluster-name c1 --hub-kubeconfig hub.kubeconfig --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
-		Version: version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
+		Version: options.Version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(*cobra.Command, []string) error {
 			log, err := newLogger(logTo, format, verbosity)
 			if err != nil {
@@ -113,7 +111,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.CredentialDir, "credential-dir", "", "directory for the agent's key, certificate and identity; for one process at a time")
 	flags.StringVar(&options.CredentialSecret, "credential-secret", "", "namespace/name of a Secret of the target for key and certificate, instead of --credential-dir")
 	flags.DurationVar(&options.CertificateLifetime, "certificate-lifetime", agent.DefaultCertificateLifetime, "lifetime to ask for, of certificates and tokens; at least 10m")
-	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "ready kubeconfig for the hub; it and its files are followed when they change")
+	flags.StringVar(&options.HubKubeconfig, "hub-kubeconfig", "", "ready kubeconfig for the hub, with the identity of this cluster's agent: any other is refused; it and its files are followed when they change")
 	flags.StringVar(&options.TargetKubeconfig, "target-kubeconfig", "", "kubeconfig for the target (default: the cluster that the agent runs in)")
 	flags.StringVar(&options.HostKubeconfig, "host-kubeconfig", "", "kubeconfig for the host (default: the target's)")
 	flags.StringVar(&options.TargetNamespace, "target-namespace", agent.DefaultNamespace, "namespace of ServiceAccount hollow-node-bootstrap in the target")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // usageError is a command line that cannot be understood.
@@ -43,7 +44,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use: "hub", Short: "Run the controllers of a fleet's hub", Long: long, Example: example,
-		SilenceUsage: true, SilenceErrors: true,
+		Version: version.Here(), SilenceUsage: true, SilenceErrors: true,
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			logger, err := logging.New(logs, format, verbosity)
@@ -60,7 +61,6 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
 	flags.Float32Var(&options.KubeAPIQPS, "kube-api-qps", 0, "most requests per second to the API server; 0 leaves it to the server's priority and fairness")
-	flags.StringVar(&options.Namespace, "namespace", hub.DefaultNamespace, "namespace of the leader's lease; created if missing")
 	flags.BoolVar(&elect, "leader-elect", true, "work only while elected; turn off only for a hub that is surely the only one")
 	flags.StringVar(&options.HealthAddress, "health-address", hub.DefaultHealthAddress, "address that serves /healthz and /readyz; 0 serves none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", hub.DefaultMetricsAddress, "address that serves /metrics for Prometheus; 0 serves none")

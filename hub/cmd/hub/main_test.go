@@ -15,6 +15,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 	}{
 		"help":                  {[]string{"--help"}, exitOK, "Examples:", ""},
 		"help of install":       {[]string{"install", "--help"}, exitOK, "hub install --kubeconfig", ""},
+		"version":               {[]string{"--version"}, exitOK, "hub version dev", ""},
+		"another namespace":     {[]string{"--namespace", "x"}, exitUsage, "", "unknown flag: --namespace"},
 		"unknown flag":          {[]string{"--colour"}, exitUsage, "", "unknown flag: --colour"},
 		"unknown flag, install": {[]string{"install", "--colour"}, exitUsage, "", "unknown flag: --colour"},
 		"unknown command":       {[]string{"fly"}, exitUsage, "", `unknown command "fly"`},

@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 const (
@@ -91,8 +92,8 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	hub := kube.NewHub(streams)
 	root := kube.Group(&cobra.Command{
 		Use: "kubectl-hollow", Short: "Work with a fleet of clusters and their machines", Long: long, Example: example,
-		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
-		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
+		Version:     version.Here(), SilenceUsage: true, SilenceErrors: true,
 	},
 		clusters.NewCommand(hub), freezing.NewFreeze(hub), freezing.NewUnfreeze(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub),

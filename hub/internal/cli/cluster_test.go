@@ -135,12 +135,65 @@ func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
 	f.succeeds("cluster join NAME")
 	f.succeeds("cluster join NAME")
 	f.Expect(f.tokens()).To(HaveLen(2))
-	f.Expect(f.succeeds("cluster deny NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + " denied\n2 join token(s) deleted\n"))
+	f.Expect(f.succeeds("cluster deny NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + " denied\n2 join token(s) deleted\nits agent has no access any more\n"))
 	f.Expect(f.tokens()).To(BeEmpty())
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceDenied))
 	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("was denied already"))
 	f.Expect(f.succeeds("cluster accept NAME")).To(ContainSubstring("accepted"))
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
+}
+
+func TestDenyWaitsUntilTheAccessIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.fails(2, "--wait=false", "cluster deny NAME --end-watches --wait=false")
+	// No hub runs here: as if it were down.
+	binding := f.agentRights()
+	f.Eventually(func(g Gomega) {
+		r := f.hollow("cluster deny NAME --timeout 300ms")
+		g.Expect(r.code).To(Equal(5), r.errOut)
+		g.Expect(r.errOut).To(ContainSubstring("is denied, but its agent has its access still after 300ms"))
+		g.Expect(r.out).NotTo(ContainSubstring("no access"))
+	}).WithTimeout(patience).Should(Succeed(), "what is not so is not said")
+	f.Expect(f.succeeds("cluster deny NAME --wait=false")).NotTo(ContainSubstring("no access"))
+	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceDenied))
+	f.Expect(f.tokens()).To(BeEmpty())
+
+	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())
+	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("its agent has no access any more"))
+}
+
+// agentRights plays the hub, and gives more than that does.
+func (f *fixture) agentRights() *rbacv1.ClusterRoleBinding {
+	f.t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: f.name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.AgentGroupPrefix + f.name}},
+	}
+	f.Expect(f.client.Create(f.t.Context(), binding)).To(Succeed())
+	return binding
+}
+
+func TestDecisionsPrintTheCluster(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	for _, test := range []struct{ command, says string }{
+		{"accept NAME", "accepted"}, {"deny NAME", "no access any more"}, {"remove NAME --yes", "removed"},
+	} {
+		uid := f.cluster().UID
+		f.fails(2, "xml", "cluster "+test.command+" -o xml")
+		r := f.hollow("cluster " + test.command + " -o yaml")
+		f.Expect(r.code).To(Equal(0), r.errOut)
+		printed := &v1alpha1.Cluster{}
+		f.Expect(yaml.UnmarshalStrict([]byte(r.out), printed)).To(Succeed(), "standard output is the object alone")
+		f.Expect(printed.Kind).To(Equal("Cluster"))
+		f.Expect(printed.UID).To(Equal(uid))
+		f.Expect(r.errOut).To(ContainSubstring(test.says))
+	}
+	f.Expect(f.completes("cluster deny x", "--output=")).To(ContainElements("json", "yaml"))
+	f.Expect(f.completes("local up", "--output=")).To(Equal([]string{"json", "yaml"}))
+	f.Expect(f.completes("local status", "--output=")).To(Equal([]string{"json", "yaml", "wide"}))
 }
 
 func TestDenyEndsWatchesWhenAsked(t *testing.T) {
@@ -154,16 +207,11 @@ func TestDenyEndsWatchesWhenAsked(t *testing.T) {
 		t.Cleanup(opened.Stop)
 		watches = append(watches, opened)
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: f.name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.AgentGroupPrefix + f.name}},
-	}
-	f.Expect(f.client.Create(t.Context(), binding)).To(Succeed())
+	binding := f.agentRights()
 	f.Eventually(func(g Gomega) {
 		r := f.hollow("cluster deny NAME --end-watches --timeout 300ms")
 		g.Expect(r.code).To(Equal(5))
-		g.Expect(r.errOut).To(ContainSubstring("has its rights still"))
+		g.Expect(r.errOut).To(ContainSubstring("has its access still"))
 	}).WithTimeout(patience).Should(Succeed(), "it does not end what could begin anew")
 
 	f.Expect(f.client.Delete(t.Context(), binding)).To(Succeed())

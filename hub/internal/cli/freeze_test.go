@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -19,9 +20,31 @@ func TestFreezeWritesWhoAndWhyAndWaits(t *testing.T) {
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "storage maintenance"))
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
 	f.fails(4, "is frozen already, by admin (storage maintenance)", "freeze cluster NAME")
-	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
+	// Another freeze, and the one before, are no confirmation of this one.
+	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+	f.stops(5, "has not confirmed", "freeze cluster NAME --overwrite --timeout 100ms --reason", "storage maintenance")
+	f.tell(v1alpha1.ReasonManualFreeze, f.order("storage maintenance"))
+	f.stops(5, "has not confirmed", "freeze cluster NAME --overwrite --timeout 100ms --reason", "longer")
+	f.tell(v1alpha1.ReasonAgentSilent, "The agent is silent; besides: "+f.order("longer"))
 	f.Expect(f.succeeds("freeze cluster/NAME --overwrite --reason", "longer")).To(ContainSubstring("frozen by admin"))
 	f.Expect(f.cluster().Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "longer"))
+}
+
+// order is how the hub tells that the admin has frozen the cluster.
+func (f *fixture) order(reason string) string {
+	return freeze.OfAnnotation("Cluster", &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Annotations: map[string]string{
+		v1alpha1.FreezeAnnotation: reason, v1alpha1.FreezeUserAnnotation: "admin",
+	}}}).Message
+}
+
+// tell is what the hub does when the cluster is frozen.
+func (f *fixture) tell(reason, message string) {
+	f.t.Helper()
+	cluster := f.cluster()
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
+	}}
+	f.Expect(f.client.Status().Update(f.t.Context(), cluster)).To(Succeed())
 }
 
 func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
@@ -33,6 +56,10 @@ func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
 	f.stops(5, "has not confirmed", "unfreeze cluster NAME --timeout 100ms")
 	f.Expect(f.cluster().Annotations).NotTo(HaveKey(v1alpha1.FreezeAnnotation))
 	f.Expect(f.cluster().Annotations).NotTo(HaveKey(v1alpha1.FreezeUserAnnotation))
+
+	f.succeeds("freeze cluster NAME --wait=false --reason", "maintenance")
+	f.tell(v1alpha1.ReasonAgentSilent, "The agent is silent; besides: "+f.order("maintenance"))
+	f.stops(5, "has not confirmed", "unfreeze cluster NAME --timeout 100ms")
 
 	f.succeeds("freeze cluster NAME --wait=false")
 	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)

@@ -221,11 +221,20 @@ func TestAClusterJoins(t *testing.T) {
 	code, output = p.hollow("cluster", "join", "edge", "--output-dir", p.temp)
 	p.Expect(code).To(Equal(4), output)
 
-	p.succeeds("cluster", "deny", "edge")
+	p.Expect(p.succeeds("cluster", "deny", "edge")).To(ContainSubstring("its agent has no access any more"))
 	p.Eventually(func() string { return p.succeeds("cluster", "list", "edge") }, patience).Should(MatchRegexp(`edge +Denied +False \(Denied\)`))
 	p.Expect(os.ReadDir(filepath.Join(p.temp, "edge-credential"))).NotTo(BeEmpty(), "its credential stays, and is good for nothing")
 	p.succeeds("cluster", "accept", "edge", "--wait", "--timeout", patience.String())
 	p.succeeds("cluster", "remove", "edge", "--yes", "--timeout", patience.String())
 	code, _ = p.hollow("cluster", "list", "edge")
 	p.Expect(code).To(Equal(3))
+}
+
+func TestKubectlFindsTheCompletionThatMakeBuildLeaves(t *testing.T) {
+	p := newPerson(t)
+	link := filepath.Join(p.temp, "kubectl_complete-hollow")
+	p.Expect(os.Symlink(p.program("kubectl_complete-hollow"), link)).To(Succeed())
+	output, err := exec.CommandContext(t.Context(), link, "cluster", "").Output()
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(string(output)).To(ContainSubstring("accept\tLet a cluster join"))
 }

@@ -4,9 +4,12 @@ package demo
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +17,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -97,6 +103,7 @@ func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 	g.Expect(r.Process.Kill()).To(Succeed())
 	g.Expect(r.Wait()).NotTo(Succeed())
 	g.Eventually(func() []string { return testenv.ProcessesUnder(temp) }, patience).Should(BeEmpty())
+	r.leavesNothing(t)
 	down := start(t, temp, "down")
 	g.Expect(down.Wait()).To(Succeed(), down.output.String)
 	down.leavesNothing(t)
@@ -112,7 +119,28 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 		}
 	})
 	g.Expect(kept.Wait()).To(Succeed(), kept.output.String)
-	g.Expect(kept.output.String()).To(ContainSubstring("make demo-down"))
+	text := kept.output.String()
+	dir := filepath.Join(temp, fmt.Sprintf("hollowfleet-demo-%d", os.Getuid()))
+	for _, name := range []string{"hub", "c1", "c2", "c3"} {
+		shown := regexp.MustCompile(`(?m)^  ` + name + ` +(` + dir + `/\S+)$`).FindStringSubmatch(text)
+		g.Expect(shown).NotTo(BeNil(), "the kubeconfig of %s in: %s", name, text)
+		config, err := clientcmd.BuildConfigFromFlags("", shown[1])
+		g.Expect(err).NotTo(HaveOccurred())
+		c, err := client.New(config, client.Options{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(c.List(t.Context(), &corev1.NamespaceList{})).To(Succeed(), "the API server of %s answers", name)
+	}
+	hollow, err := testenv.Binary("kubectl-hollow")
+	g.Expect(err).NotTo(HaveOccurred())
+	commands := regexp.MustCompile(`(?m)^  bin/kubectl-hollow (.*)$`).FindAllStringSubmatch(text, -1)
+	g.Expect(commands).To(HaveLen(2), text)
+	for _, command := range commands {
+		output, err := exec.CommandContext(t.Context(), hollow, strings.Fields(command[1])...).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), "%s: %s", command[0], output)
+		g.Expect(string(output)).To(And(ContainSubstring("c1"), ContainSubstring("c3")))
+	}
+	g.Expect(strings.Count(text, "\n  kubectl --kubeconfig "+dir)).To(Equal(3), "commands for kubectl in: %s", text)
+	g.Expect(text).To(ContainSubstring("make demo-down"))
 	g.Expect(testenv.ProcessesUnder(temp)).NotTo(BeEmpty(), "the fleet stays up")
 
 	down := start(t, temp, "down")

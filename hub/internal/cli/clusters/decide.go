@@ -18,11 +18,47 @@ import (
 
 const defaultWait = 2 * time.Minute
 
+// decision is a command that says whether a cluster may join.
+type decision struct {
+	wait    bool
+	timeout time.Duration
+	output  *kube.Output
+}
+
+func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, waitUsage string) {
+	command.Flags().BoolVar(&d.wait, "wait", waitByDefault, waitUsage)
+	command.Flags().DurationVar(&d.timeout, "timeout", defaultWait, "longest time to wait")
+	d.output = kube.NewOutput(command)
+}
+
+// take writes the decision, lets follow go on from there, and prints the Cluster if a format asks for it.
+func (d *decision) take(ctx context.Context, hub *kube.Hub, name string, wanted v1alpha1.Acceptance, done string, follow func(telling *kube.Hub, c client.WithWatch) error) error {
+	if err := d.output.Check(); err != nil {
+		return err
+	}
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	telling := d.output.Telling(hub)
+	if err := decide(ctx, telling, c, name, wanted, done); err != nil {
+		return err
+	}
+	if err := follow(telling, c); err != nil {
+		return err
+	}
+	if _, own := d.output.Own(); own {
+		return nil
+	}
+	cluster, err := get(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	return d.output.Print(hub.Out, cluster)
+}
+
 func newAccept(hub *kube.Hub) *cobra.Command {
-	var (
-		waiting bool
-		timeout time.Duration
-	)
+	d := &decision{}
 	command := &cobra.Command{
 		Use: "accept NAME", Short: "Let a cluster join, also one that was denied",
 		Long: `Let a cluster join: the hub makes its namespace, signs its agent's certificate and lets the agent work.
@@ -31,30 +67,29 @@ A cluster that was denied gets its access back in the same way.`,
   kubectl hollow cluster accept c1 --wait`,
 		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
-			c, err := hub.Client()
-			if err != nil {
-				return err
-			}
-			if err := decide(command.Context(), hub, c, args[0], v1alpha1.AcceptanceAccepted, "accepted"); err != nil || !waiting {
-				return err
-			}
-			return awaitReady(command.Context(), hub, c, args[0], timeout)
+			ctx, name := command.Context(), args[0]
+			return d.take(ctx, hub, name, v1alpha1.AcceptanceAccepted, "accepted", func(telling *kube.Hub, c client.WithWatch) error {
+				if !d.wait {
+					return nil
+				}
+				return awaitReady(ctx, telling, c, name, d.timeout)
+			})
 		},
 	}
-	command.Flags().BoolVar(&waiting, "wait", false, "wait until the cluster is ready")
-	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait")
+	d.addFlags(command, false, "wait until the cluster is ready")
 	return command
 }
 
 func newDeny(hub *kube.Hub) *cobra.Command {
-	var (
-		ending  bool
-		timeout time.Duration
-	)
+	d := &decision{}
+	ending := false
 	command := &cobra.Command{
 		Use: "deny NAME", Short: "Take a cluster's access away; its machines run on",
-		Long: `Deny a cluster: within seconds its agent may do nothing on the hub any more, and its join tokens are deleted.
-Nothing else is: the cluster's namespace, its Machines, its Nodes and what runs on them stay as they are, frozen,
+		Long: `Deny a cluster: its agent may do nothing on the hub any more, and its join tokens are deleted. The hub does this
+within seconds, and the command waits for it: when it ends with exit code 0, the hub's API server refuses the agent. With
+exit code 5 the cluster is denied, but the hub has not taken the access away yet; it does so as soon as it runs.
+
+Nothing else is deleted: the cluster's namespace, its Machines, its Nodes and what runs on them stay as they are, frozen,
 until the cluster is accepted again or its objects are deleted.
 
 The agent itself ends the watches that it has open. Somebody who has stolen its credential would not, and an API server
@@ -67,21 +102,27 @@ list them anew. You need the right to change CustomResourceDefinitions.`,
   kubectl hollow cluster deny c1 --end-watches`,
 		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
-			c, err := hub.Client()
-			if err != nil {
-				return err
+			if ending && !d.wait {
+				return exit.Usage("--end-watches and --wait=false: watches are ended when the access is gone, which has to be waited for")
 			}
-			if err := decide(command.Context(), hub, c, args[0], v1alpha1.AcceptanceDenied, "denied"); err != nil {
-				return err
-			}
-			if err := deleteTokens(command.Context(), hub, c, args[0]); err != nil || !ending {
-				return err
-			}
-			return endWatches(command.Context(), hub, c, args[0], timeout)
+			ctx, name := command.Context(), args[0]
+			return d.take(ctx, hub, name, v1alpha1.AcceptanceDenied, "denied", func(telling *kube.Hub, c client.WithWatch) error {
+				if err := deleteTokens(ctx, telling, c, name); err != nil || !d.wait {
+					return err
+				}
+				if err := awaitNoRights(ctx, c, name, d.timeout); err != nil {
+					return err
+				}
+				telling.Say("its agent has no access any more")
+				if !ending {
+					return nil
+				}
+				return endWatches(ctx, telling, c, d.timeout)
+			})
 		},
 	}
 	command.Flags().BoolVar(&ending, "end-watches", false, "end the watches too that are open, of every client; for a credential that was stolen")
-	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "with --end-watches, longest time to wait until the hub has taken the cluster's rights away")
+	d.addFlags(command, true, "wait until the hub has taken the cluster's access away")
 	return command
 }
 

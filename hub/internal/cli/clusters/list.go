@@ -95,10 +95,6 @@ func table(clusters []v1alpha1.Cluster, now time.Time) *metav1.Table {
 		"Name", "Acceptance", "Ready", "Frozen", "Machines", "Kubernetes", "Agent", "Age", "+Connected", "+Skew", "+Failed", "+Message")}
 	for i := range clusters {
 		cluster := &clusters[i]
-		skew := "<2s"
-		if cluster.Status.ClockSkew != nil {
-			skew = cluster.Status.ClockSkew.Duration.String()
-		}
 		machines, failed := "-", "-"
 		if counts := cluster.Status.Machines; counts != nil {
 			machines, failed = fmt.Sprintf("%d/%d", counts.Ready, counts.Total), fmt.Sprint(counts.Failed)
@@ -109,10 +105,21 @@ func table(clusters []v1alpha1.Cluster, now time.Time) *metav1.Table {
 			state(cluster, v1alpha1.FrozenCondition, metav1.ConditionFalse),
 			machines, orDash(cluster.Status.KubernetesVersion), orDash(cluster.Status.AgentVersion),
 			duration.HumanDuration(now.Sub(cluster.CreationTimestamp.Time)),
-			state(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue), skew, failed, message(cluster),
+			state(cluster, v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue), skew(cluster), failed, message(cluster),
 		}})
 	}
 	return result
+}
+
+// skew is how far the clock of a cluster's agent is off; of an agent that is not heard nobody knows.
+func skew(cluster *v1alpha1.Cluster) string {
+	switch {
+	case cluster.Status.ClockSkew != nil:
+		return cluster.Status.ClockSkew.Duration.String()
+	case meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition):
+		return "<2s"
+	}
+	return "-"
 }
 
 func acceptance(cluster *v1alpha1.Cluster) string {

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,8 +63,15 @@ new      Auto         -                   -                    -          -     
 silent   Accepted     Unknown (Unknown)   True (AgentSilent)   1/3        -            -        3h
 `))
 	out.Reset()
-	g.Expect(printers.NewTablePrinter(printers.PrintOptions{Wide: true, NoHeaders: true}).PrintObj(table(examples()[2:], now), &out)).To(Succeed())
-	g.Expect(out.String()).To(ContainSubstring("Unknown (LeaseExpired)   -4s   2     The agent is silent"))
+	g.Expect(printers.NewTablePrinter(printers.PrintOptions{Wide: true, NoHeaders: true}).PrintObj(table(examples(), now), &out)).To(Succeed())
+	g.Expect(strings.Split(out.String(), "\n")).To(HaveExactElements(
+		MatchRegexp(`^fine .* 3h +True +<2s +0 *$`),
+		MatchRegexp(`^new .* 3h +- +- +- *$`),
+		MatchRegexp(`^silent .* 3h +Unknown \(LeaseExpired\) +-4s +2 +The agent is silent$`),
+		BeEmpty()))
+	lost := examples()[2]
+	lost.Status.ClockSkew = nil
+	g.Expect(skew(&lost)).To(Equal("-"), "of an agent that is not heard nobody knows")
 }
 
 func TestPickSortsAndMisses(t *testing.T) {

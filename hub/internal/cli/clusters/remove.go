@@ -32,6 +32,7 @@ func newRemove(hub *kube.Hub) *cobra.Command {
 	var (
 		yes     bool
 		timeout time.Duration
+		output  *kube.Output
 	)
 	command := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a cluster from the fleet; its machines run on", Long: removeLong,
@@ -39,9 +40,15 @@ func newRemove(hub *kube.Hub) *cobra.Command {
   kubectl hollow cluster remove c1
 
   # In a script
-  kubectl hollow cluster remove c1 --yes`,
+  kubectl hollow cluster remove c1 --yes
+
+  # Keep its Cluster object as it was
+  kubectl hollow cluster remove c1 --yes -o yaml > c1.yaml`,
 		Args: kube.OneName, ValidArgsFunction: hub.CompleteClusters(false),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
 			c, err := hub.Client()
 			if err != nil {
 				return err
@@ -59,11 +66,18 @@ func newRemove(hub *kube.Hub) *cobra.Command {
 					return err
 				}
 			}
-			return remove(command.Context(), hub, c, cluster, total, timeout)
+			if err := remove(command.Context(), output.Telling(hub), c, cluster, total, timeout); err != nil {
+				return err
+			}
+			if _, own := output.Own(); own {
+				return nil
+			}
+			return output.Print(hub.Out, cluster)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	command.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait until the hub has taken the agent's access away")
+	output = kube.NewOutput(command)
 	return command
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -35,13 +36,10 @@ var (
 	watchedResources = []string{"clusters", "machineclasses", "machines"}
 )
 
-// endWatches ends the watches that a denied cluster has open: an API server asks only at the begin of one whether it is
-// allowed. A change of a CustomResourceDefinition ends all watches of its kind; whose rights are gone cannot begin
-// another. The definitions are changed and changed back, the latter also when it is interrupted.
-func endWatches(ctx context.Context, hub *kube.Hub, c client.Client, name string, timeout time.Duration) error {
-	if err := awaitNoRights(ctx, c, name, timeout); err != nil {
-		return err
-	}
+// endWatches ends the watches that a denied cluster without rights has open: an API server asks only at the begin of one
+// whether it is allowed. A change of a CustomResourceDefinition ends all watches of its kind; whose rights are gone cannot
+// begin another. The definitions are changed and changed back, the latter also when it is interrupted.
+func endWatches(ctx context.Context, hub *kube.Hub, c client.Client, timeout time.Duration) error {
 	err := markAll(ctx, c, true)
 	if err == nil {
 		select {
@@ -85,7 +83,10 @@ func awaitNoRights(ctx context.Context, c client.Client, name string, timeout ti
 		return true, nil
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return exit.Timeout("cluster %s has its rights still after %s: does the hub run? Try again when it does", name, timeout)
+		return exit.Timeout("cluster %s is denied, but its agent has its access still after %s: the hub takes it away as soon as it runs. Repeat the command then", name, timeout)
+	}
+	if apierrors.IsForbidden(err) {
+		return exit.Refusal("cluster %s is denied; whether its access is gone you may not ask (%w): --wait=false does not", name, err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ package freezing
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +16,18 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 )
 
 const (
 	defaultTimeout = 30 * time.Second
 
-	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, nothing is created, replaced, drained or
-deleted there, deletions that were asked for included. Machines that run go on running, and are watched.
+	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, the hub creates, replaces and
+deletes nothing there. Machines that run go on running, and are watched.
+
+The freeze of a cluster stops its agent, too: a deletion or a drain that was ordered waits. That of a MachineDeployment or a
+MachineSet does not: the agent carries out what is ordered, such as the deletion of a Machine. Freeze the cluster to stop
+that as well.
 
 The object shows who froze it and why. The command returns when the hub has confirmed the freeze.`
 
@@ -95,8 +101,8 @@ type target struct {
 	client client.WithWatch
 	object client.Object
 	list   client.ObjectList
-	// name is how the object is called in messages.
-	name string
+	// kind is that of the object as the hub writes it; name is how the object is called in messages.
+	kind, name string
 }
 
 func find(command *cobra.Command, hub *kube.Hub, args []string) (*target, error) {
@@ -108,11 +114,11 @@ func find(command *cobra.Command, hub *kube.Hub, args []string) (*target, error)
 	key := client.ObjectKey{Name: name}
 	switch kind {
 	case kube.ClusterKind:
-		t.object, t.list = &v1alpha1.Cluster{}, &v1alpha1.ClusterList{}
+		t.kind, t.object, t.list = "Cluster", &v1alpha1.Cluster{}, &v1alpha1.ClusterList{}
 	case kube.DeploymentKind:
-		t.object, t.list = &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
+		t.kind, t.object, t.list = "MachineDeployment", &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
 	case kube.SetKind:
-		t.object, t.list = &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
+		t.kind, t.object, t.list = "MachineSet", &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
 	}
 	if kind != kube.ClusterKind {
 		if key.Namespace, err = hub.Namespace(); err != nil {
@@ -150,8 +156,9 @@ func (t *target) freeze(ctx context.Context, o *options) error {
 	if !o.wait {
 		return nil
 	}
+	order := t.order()
 	return t.await(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
-		return frozen.Status == metav1.ConditionTrue
+		return names(frozen, order)
 	})
 }
 
@@ -161,7 +168,7 @@ func (t *target) unfreeze(ctx context.Context, o *options) error {
 		t.tell()
 		return nil
 	}
-	user := t.user()
+	user, order := t.user(), t.order()
 	err := t.annotate(ctx, func(annotations map[string]string) {
 		delete(annotations, v1alpha1.FreezeAnnotation)
 		delete(annotations, v1alpha1.FreezeUserAnnotation)
@@ -174,7 +181,7 @@ func (t *target) unfreeze(ctx context.Context, o *options) error {
 		return nil
 	}
 	err = t.await(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
-		return frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above
+		return !names(frozen, order) && (frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above)
 	})
 	if err != nil {
 		return err
@@ -190,6 +197,14 @@ func (t *target) ordered() (reason string, frozen bool) {
 		reason = "no reason given"
 	}
 	return reason, frozen
+}
+
+// order is how the hub tells of the freeze that a person ordered.
+func (t *target) order() string { return freeze.OfAnnotation(t.kind, t.object).Message }
+
+// names tells whether the object is frozen by an order, be it alone or beside other causes.
+func names(frozen *metav1.Condition, order string) bool {
+	return frozen.Status == metav1.ConditionTrue && strings.Contains(frozen.Message, order)
 }
 
 func (t *target) user() string {

@@ -52,6 +52,16 @@ func (o *Output) Own() (format string, own bool) {
 	return "", false
 }
 
+// Telling returns h as a command tells of what it does: on standard error if standard output is for an object.
+func (o *Output) Telling(h *Hub) *Hub {
+	if _, own := o.Own(); own {
+		return h
+	}
+	telling := *h
+	telling.Out = h.ErrOut
+	return &telling
+}
+
 // Check finds a format that does not exist before anything is done.
 func (o *Output) Check() error {
 	if _, own := o.Own(); own {

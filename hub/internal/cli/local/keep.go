@@ -15,19 +15,27 @@ const keepName = "keep"
 // it with SIGTERM. Its programs end with it.
 func newKeep(hub *kube.Hub, dir *string) *cobra.Command {
 	options := localfleet.Options{Kept: true, Progress: func(line string) { hub.Say("%s", line) }}
+	var pid int
 	command := &cobra.Command{
 		Use: keepName, Short: "Start a fleet and keep it running", Hidden: true, Args: kube.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: func(command *cobra.Command, _ []string) (err error) {
 			options.Dir = *dir
-			fleet, err := localfleet.Up(command.Context(), options)
+			if options.Owner, err = ownerOf(pid); err != nil {
+				return err
+			}
+			ctx, stop := whileRuns(command.Context(), options.Owner)
+			defer stop()
+			fleet, err := localfleet.Up(ctx, options)
 			if err != nil {
 				return err
 			}
-			fleet.Keep(command.Context())
-			return errors.Join(command.Context().Err(), fleet.Down())
+			fleet.Keep(ctx)
+			return errors.Join(ctx.Err(), fleet.Down())
 		},
 	}
 	command.Flags().StringVar(&options.BinDir, "bin-dir", "", "directory of the programs")
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
+	addOwner(command, &pid)
+	addAgentArgs(command, &options.AgentArgs)
 	return command
 }

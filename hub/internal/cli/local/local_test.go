@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/process"
 )
 
 func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
@@ -93,4 +95,27 @@ func TestDownLeavesOtherFilesAlone(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
 	g.Expect(exit.Code(down(t.Context(), kube.NewHub(streams), dir, time.Minute))).To(Equal(exit.Refused))
 	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
+}
+
+func TestAFleetIsForAsLongAsItsOwnerRuns(t *testing.T) {
+	g := NewWithT(t)
+	script, err := process.Start(process.Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", "while :; do sleep 0.05; done"}, LogFile: filepath.Join(t.TempDir(), "log")})
+	g.Expect(err).NotTo(HaveOccurred())
+	owner, err := ownerOf(script.PID())
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := whileRuns(t.Context(), owner)
+	defer stop()
+	g.Consistently(ctx.Done()).ShouldNot(BeClosed(), "the script runs")
+	g.Expect(script.Stop(time.Minute)).To(Succeed())
+	g.Eventually(ctx.Done()).WithTimeout(time.Minute).Should(BeClosed())
+	g.Expect(context.Cause(ctx)).To(MatchError(ContainSubstring("which the fleet is for, has ended")))
+
+	_, err = ownerOf(script.PID())
+	g.Expect(exit.Code(err)).To(Equal(exit.BadUsage), "it does not run: %v", err)
+	nobody, err := ownerOf(0)
+	g.Expect(err).NotTo(HaveOccurred())
+	stays, stop := whileRuns(t.Context(), nobody)
+	g.Expect(stays.Done()).NotTo(BeClosed())
+	stop()
+	g.Expect(stays.Done()).To(BeClosed())
 }

@@ -43,7 +43,7 @@ func (o *upOptions) populate(ctx context.Context) error {
 		if err := awaitReady(ctx, c, name); err != nil {
 			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
 		}
-		o.hub.Say("  %s: ready", name)
+		o.say("  %s: ready", name)
 		if o.machines == 0 {
 			continue
 		}
@@ -60,7 +60,7 @@ func (o *upOptions) populate(ctx context.Context) error {
 		if err := awaitMachines(ctx, c, name, int32(o.machines)); err != nil {
 			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
 		}
-		o.hub.Say("  %s: %d machine(s) ready", name, o.machines)
+		o.say("  %s: %d machine(s) ready", name, o.machines)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type format string
 const (
 	formatJSON format = "json"
 	formatYAML format = "yaml"
+	formatWide format = "wide"
 )
 
 func newStatus(hub *kube.Hub, dir *string) *cobra.Command {
@@ -52,7 +53,7 @@ processes does not run.`,
 			return ended(report, *dir)
 		},
 	}
-	kube.ChoiceP(command, &output, "output", "o", "for scripts", formatJSON, formatYAML)
+	kube.ChoiceP(command, &output, "output", "o", "json or yaml for scripts; wide also tells the agents' versions and why a cluster is not ready", formatJSON, formatYAML, formatWide)
 	return command
 }
 
@@ -68,7 +69,7 @@ func show(ctx context.Context, out io.Writer, report localfleet.Report, output f
 	case formatYAML:
 		content, err = yaml.Marshal(report)
 	default:
-		return showTables(ctx, out, report)
+		return showTables(ctx, out, report, output == formatWide)
 	}
 	if err == nil {
 		_, err = out.Write(content)
@@ -76,13 +77,13 @@ func show(ctx context.Context, out io.Writer, report localfleet.Report, output f
 	return err
 }
 
-func showTables(ctx context.Context, out io.Writer, report localfleet.Report) error {
+func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wide bool) error {
 	fmt.Fprintf(out, "Fleet in %s\n\n", report.Dir)
 	if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(processTable(report), out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(clusterTable(report, askHub(ctx, report)), out)
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(clusterTable(report, askHub(ctx, report)), out)
 }
 
 func processTable(report localfleet.Report) *metav1.Table {
@@ -98,19 +99,23 @@ func processTable(report localfleet.Report) *metav1.Table {
 }
 
 func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: kube.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig")}
+	table := &metav1.Table{ColumnDefinitions: kube.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig", "+Agent", "+Message")}
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
-		ready, machines := "-", "-"
+		ready, machines, agent, message := "-", "-", "-", ""
 		if cluster, known := clusters[plane.Name]; known {
 			if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
 				ready = string(condition.Status)
+				if condition.Status != metav1.ConditionTrue {
+					message = condition.Message
+				}
 			}
+			agent = cmp.Or(cluster.Status.AgentVersion, agent)
 			if counts := cluster.Status.Machines; counts != nil {
 				machines = fmt.Sprintf("%d/%d", counts.Ready, counts.Total)
 			}
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"),
+			plane.Name, cmp.Or(plane.Version, "-"), ready, machines, cmp.Or(plane.Server, "-"), cmp.Or(plane.Kubeconfig, "-"), agent, message,
 		}})
 	}
 	return table

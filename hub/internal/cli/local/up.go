@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,10 @@ const (
     --kubelet-version v1.35.4 --kubelet-version v1.36.2 --kubelet-version v1.37.1
 
   # A second fleet beside the first
-  kubectl hollow local up --dir /tmp/other --clusters 1`
+  kubectl hollow local up --dir /tmp/other --clusters 1
+
+  # In a script: a fleet that ends with it, whatever happens, and where its kubeconfigs are
+  kubectl hollow local up --dir /tmp/test --while-pid $$ -o json > fleet.json`
 
 	// downTimeout bounds the end of a fleet that did not come up.
 	downTimeout = 2 * time.Minute
@@ -45,6 +50,12 @@ type upOptions struct {
 	machines int
 	versions []string
 	timeout  time.Duration
+	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
+	owner     int
+	agentArgs []string
+	output    format
+	// progress takes what is told while the fleet starts: standard output is for the result alone if that has a format.
+	progress io.Writer
 }
 
 func newUp(hub *kube.Hub, dir *string) *cobra.Command {
@@ -67,6 +78,9 @@ a join token, and a certificate that the hub signs.`,
 	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; given several times, clusters take turns (default: that of the code)")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up, and end what was started, after this time")
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
+	addOwner(command, &o.owner)
+	addAgentArgs(command, &o.agentArgs)
+	kube.ChoiceP(command, &o.output, "output", "o", `print what "local status" prints in this format, for scripts; progress goes to standard error`, formatJSON, formatYAML)
 	return command
 }
 
@@ -122,20 +136,44 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	owner, err := ownerOf(o.owner)
+	if err != nil {
+		return err
+	}
+	ctx, stop := whileRuns(ctx, owner)
+	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, exit.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
 	defer cancel()
-	o.hub.Say("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
+	if o.progress = o.hub.Out; o.output != "" {
+		o.progress = o.hub.ErrOut
+	}
+	o.say("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
 	keeper, err := o.startKeeper()
 	if err != nil {
 		return err
 	}
-	if err := follow(ctx, keeper, o.dir, o.hub.Out); err != nil {
+	if err := follow(ctx, keeper, o.dir, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
 	if err := o.populate(ctx); err != nil {
 		return o.giveUp(ctx, keeper, err)
 	}
+	if o.output != "" {
+		return o.report(ctx)
+	}
 	return o.explain()
+}
+
+// say tells of the progress.
+func (o *upOptions) say(format string, args ...any) { fmt.Fprintf(o.progress, format+"\n", args...) }
+
+// report prints the fleet for a script.
+func (o *upOptions) report(ctx context.Context) error {
+	report, err := localfleet.Look(o.dir)
+	if err != nil {
+		return err
+	}
+	return show(ctx, o.hub.Out, report, o.output)
 }
 
 // giveUp ends what was started.
@@ -157,6 +195,12 @@ func (o *upOptions) startKeeper() (*process.Process, error) {
 	args := []string{"local", keepName, "--dir", o.dir, "--bin-dir", o.binDir}
 	for _, name := range o.names() {
 		args = append(args, "--cluster", name)
+	}
+	for _, arg := range o.agentArgs {
+		args = append(args, "--agent-arg", arg)
+	}
+	if o.owner != 0 {
+		args = append(args, "--"+ownerFlag, strconv.Itoa(o.owner))
 	}
 	return process.Start(process.Spec{
 		Name: localfleet.KeeperName, Path: program, Args: args, LogFile: localfleet.LogFile(o.dir, localfleet.KeeperName), Detached: true,

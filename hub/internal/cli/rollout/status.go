@@ -23,7 +23,8 @@ func newStatus(hub *kube.Hub) *cobra.Command {
 	c := command(hub, &cobra.Command{
 		Use: "status", Short: "Follow a rollout until it is complete",
 		Long: `Follow a rollout until every Machine has the current template and is available. The exit code is 5 when the
-rollout makes no progress for longer than spec.progressDeadlineSeconds, or is not complete after --timeout.`,
+rollout makes no progress for longer than spec.progressDeadlineSeconds, or is not complete after --timeout. It is 4 when
+the cluster does not support the kubelet version of the template.`,
 		Example: `  kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
   # Say how it is now, and do not wait
@@ -93,6 +94,9 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 			text: "makes no progress",
 			err:  exit.Timeout("machinedeployment %s exceeded its progress deadline: %s", deployment.Name, stalled.Message),
 		}
+	}
+	if stalled != nil && stalled.Reason == v1alpha1.ReasonUnsupportedKubeletVersion {
+		return progress{text: "is refused", err: exit.Refusal("machinedeployment %s does not roll out: %s", deployment.Name, stalled.Message)}
 	}
 	updated := fmt.Sprintf("%d of %d machines updated", status.UpdatedReplicas, want)
 	switch held := heldUp(deployment, updated, want); {

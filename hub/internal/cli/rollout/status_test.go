@@ -52,6 +52,10 @@ func TestProgress(t *testing.T) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.ReasonAwaitingSurge)
 		}, "waits: a message", false, 0},
+		"refused": {func(d *v1alpha1.MachineDeployment) {
+			d.Status.UpdatedReplicas = 0
+			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion)
+		}, "is refused", false, exit.Refused},
 		"deadline exceeded": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
