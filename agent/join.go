@@ -51,7 +51,7 @@ func (a *agent) openCredential(ctx context.Context, target *connect.Direct, user
 		if err != nil {
 			return &UsageError{Err: err}
 		}
-		store = credential.NewSecret(target.Client, key)
+		store = credential.NewSecret(target.Ungated(connect.Keeping("Secret", key)), key)
 	}
 	var err error
 	a.way, err = a.joining(ctx, store, userAgent)
@@ -88,7 +88,7 @@ func (a *agent) joining(ctx context.Context, store credential.Store, userAgent s
 			if err != nil {
 				return nil, err
 			}
-			return direct.Client, nil
+			return direct.Ungated(connect.Credentials(a.ClusterName)), nil
 		},
 		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("credential"), Metrics: credential.NewMetrics(a.registry),
 	})
@@ -180,9 +180,10 @@ func (a *agent) leave(ctx context.Context, failed error) {
 
 // newAcquaintance makes what knows the hub. It is stored on the host, by a client that is not gated.
 func (a *agent) newAcquaintance(host *connect.Direct) (*acquaintance.Keeper, error) {
+	key := acquaintance.StoreKey(a.HostNamespace, a.ClusterName)
 	return acquaintance.New(acquaintance.Deps{
-		Cluster: a.ClusterName, Store: acquaintance.NewStore(host.Client, a.HostNamespace, a.ClusterName),
-		Hub: a.hubDirect.Client, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() },
+		Cluster: a.ClusterName, Store: acquaintance.NewStore(host.Ungated(connect.Keeping("ConfigMap", key)), a.HostNamespace, a.ClusterName),
+		Hub: a.hubDirect.Reader, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() },
 		Nonce: uuid.NewString, Clock: a.clock, Log: a.Log.WithName("acquaintance"), Metrics: acquaintance.NewMetrics(a.registry),
 	})
 }
@@ -202,7 +203,7 @@ func (a *agent) represent(ctx context.Context) error {
 		return err
 	}
 	reporter, err := report.New(report.Deps{
-		Client: a.hubDirect.Client, Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
+		Client: a.hubDirect.Ungated(connect.Reports(a.ClusterName)), Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
 		Capacity: a.readCapacity, Orphans: a.readOrphans, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
 		Spells: a.monitor, Acquaintance: a.acquaintance, Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
 	})

@@ -79,11 +79,11 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 // Columns answer whether it is fine, and if not why.
 func TestColumns(t *testing.T) {
 	for resource, want := range map[string][]string{
-		"clusters":           {"Acceptance", "Ready", "Reason", "Frozen", "Machines", "Ready Machines", "Kubernetes", "Age"},
-		"machineclasses":     {"Provider", "Age"},
-		"machines":           {"Phase", "Ready", "Reason", "Node", "Kubelet", "Age"},
-		"machinesets":        {"Desired", "Current", "Ready", "Available", "Frozen", "Kubelet", "Age"},
-		"machinedeployments": {"Desired", "Current", "Updated", "Ready", "Available", "Frozen", "Kubelet", "Age"},
+		"clusters":           {"Name", "Acceptance", "Ready", "Reason", "Frozen", "Frozen Reason", "Machines", "Ready Machines", "Kubernetes", "Age"},
+		"machineclasses":     {"Name", "Provider", "Age"},
+		"machines":           {"Name", "Phase", "Ready", "Reason", "Stale", "Node", "Kubelet", "Age"},
+		"machinesets":        {"Name", "Desired", "Current", "Ready", "Available", "Frozen", "Kubelet", "Age"},
+		"machinedeployments": {"Name", "Desired", "Current", "Updated", "Ready", "Available", "Frozen", "Kubelet", "Age"},
 	} {
 		t.Run(resource, func(t *testing.T) {
 			g := NewWithT(t)
@@ -95,7 +95,7 @@ func TestColumns(t *testing.T) {
 					shown = append(shown, column.Name)
 				}
 			}
-			g.Expect(shown).To(ContainElements(want))
+			g.Expect(shown).To(Equal(want))
 		})
 	}
 }

@@ -27,10 +27,16 @@ type Store struct {
 	object *corev1.ConfigMap
 }
 
+// StoreKey is the ConfigMap of a cluster's Store in namespace.
+func StoreKey(namespace, cluster string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: namePrefix + cluster}
+}
+
 // NewStore returns the Store of a cluster in namespace.
 func NewStore(direct client.Client, namespace, cluster string) *Store {
+	key := StoreKey(namespace, cluster)
 	return &Store{client: direct, object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: namePrefix + cluster, Labels: map[string]string{v1alpha1.ClusterNameLabel: cluster},
+		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.ClusterNameLabel: cluster},
 	}}}
 }
 

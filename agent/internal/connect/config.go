@@ -37,9 +37,11 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 }
 
 // Direct is a client without a cache and with connections of its own, for probes and reports: neither waits for
-// what else the agent does, nor for a connection that hangs.
+// what else the agent does, nor for a connection that hangs. What it writes does not pass the freeze gate: see Ungated.
 type Direct struct {
-	Client client.WithWatch
+	// Reader reads, and nothing else.
+	Reader client.Reader
+	inner  client.WithWatch
 	http   *http.Client
 }
 
@@ -49,6 +51,7 @@ func NewDirect(config *rest.Config) (*Direct, error) {
 	own.QPS, own.Burst = reportQPS, reportBurst
 	// A dialer of its own keeps this client out of the cache of shared transports. A rotating configuration has
 	// connections of its own already.
+	own.Wrap(newImpatient)
 	own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
 	httpClient, err := rest.HTTPClientFor(own)
 	if err != nil {
@@ -62,8 +65,27 @@ func NewDirect(config *rest.Config) (*Direct, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return &Direct{Client: direct, http: httpClient}, nil
+	return &Direct{Reader: struct{ client.Reader }{direct}, inner: direct, http: httpClient}, nil
 }
+
+// impatient hides from client-go when an answer asks to come again. Else client-go would wait and try again by itself,
+// for as long as the request's context lasts, and who asked would know of a timeout only. Whoever uses a Direct comes
+// again at a pace of his own.
+type impatient struct{ inner http.RoundTripper }
+
+func newImpatient(inner http.RoundTripper) http.RoundTripper { return impatient{inner} }
+
+// RoundTrip implements http.RoundTripper.
+func (t impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.inner.RoundTrip(request)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets Reconnect find the connections.
+func (t impatient) WrappedRoundTripper() http.RoundTripper { return t.inner }
 
 // Reconnect drops idle connections, so that the next request does not use one that may hang.
 // The client's own method would not get through client-go's wrappers of the transport.

@@ -39,7 +39,7 @@ func TestHubProbe(t *testing.T) {
 	g.Expect(freeze.Classify(probe.Probe(t.Context()))).To(Equal(freeze.NotFound), "a hub without the agent's Cluster is no healthy one")
 	g.Expect(probe.Cluster()).To(BeNil())
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "probe-hub"}}
-	g.Expect(hub.Client.Create(t.Context(), cluster)).To(Succeed())
+	g.Expect(hub.inner.Create(t.Context(), cluster)).To(Succeed())
 	g.Expect(probe.Probe(t.Context())).To(Succeed())
 	g.Expect(probe.Cluster().UID).To(Equal(cluster.UID))
 }
@@ -55,7 +55,7 @@ func TestTargetProbe(t *testing.T) {
 	g.Expect(probe.Probe(t.Context())).To(Succeed())
 	uid, version = probe.Identity()
 	namespace := &corev1.Namespace{}
-	g.Expect(target.Client.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, namespace)).To(Succeed())
+	g.Expect(target.Reader.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, namespace)).To(Succeed())
 	g.Expect(uid).To(Equal(string(namespace.UID)))
 	g.Expect(version).To(HavePrefix("v1."))
 

@@ -41,7 +41,7 @@ func NewHubProbe(direct *Direct, cluster string) *HubProbe {
 // Probe implements freeze.Probe.
 func (p *HubProbe) Probe(ctx context.Context) error {
 	cluster := &v1alpha1.Cluster{}
-	if err := p.direct.Client.Get(ctx, client.ObjectKey{Name: p.name}, cluster); err != nil {
+	if err := p.direct.Reader.Get(ctx, client.ObjectKey{Name: p.name}, cluster); err != nil {
 		p.direct.Reconnect()
 		return fmt.Errorf("getting Cluster %s: %w", p.name, err)
 	}
@@ -100,7 +100,7 @@ func NewTargetProbe(direct *Direct, config *rest.Config, clock clock.PassiveCloc
 // Probe implements freeze.Probe.
 func (p *TargetProbe) Probe(ctx context.Context) error {
 	namespace := &corev1.Namespace{}
-	if err := p.direct.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+	if err := p.direct.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
 		p.direct.Reconnect()
 		return fmt.Errorf("getting namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -152,7 +152,7 @@ func (p *TargetProbe) Identity() (uid, version string) {
 // HostProbe returns a probe that lists at most one pod of namespace.
 func HostProbe(direct *Direct, namespace string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := direct.Client.List(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		if err := direct.Reader.List(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {
 			direct.Reconnect()
 			return fmt.Errorf("listing pods in namespace %s: %w", namespace, err)
 		}

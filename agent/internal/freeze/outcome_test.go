@@ -5,24 +5,30 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 )
 
+// answersWithin is long: a machine may be loaded.
+const answersWithin = time.Minute
+
 // get makes the kind of request that a probe makes.
-func get(t *testing.T, url string) error {
+func get(t *testing.T, url string, timeout time.Duration) error {
 	t.Helper()
-	c, err := client.New(&rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, client.Options{Mapper: mapper()})
+	direct, err := connect.NewDirect(&rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return c.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
+	return direct.Reader.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
 }
 
 func TestClassifyAnswers(t *testing.T) {
@@ -32,9 +38,20 @@ func TestClassifyAnswers(t *testing.T) {
 	}
 	for code, want := range tests {
 		t.Run(http.StatusText(code), func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				// As an API server does when it is overloaded or ends.
+				if code == http.StatusTooManyRequests || code >= http.StatusInternalServerError {
+					w.Header().Set("Retry-After", "1")
+				}
+				w.WriteHeader(code)
+			}))
 			defer server.Close()
-			err := get(t, server.URL)
+			err := get(t, server.URL, answersWithin)
+			if asked.Load() != 1 {
+				t.Errorf("one probe has asked %d times", asked.Load())
+			}
 			if got := Classify(err); got != want {
 				t.Errorf("Classify(%v) = %s, want %s", err, got, want)
 			}
@@ -46,7 +63,7 @@ func TestClassifyAnswers(t *testing.T) {
 			_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system"}}`))
 		}))
 		defer server.Close()
-		if err := get(t, server.URL); Classify(err) != OK {
+		if err := get(t, server.URL, answersWithin); Classify(err) != OK {
 			t.Errorf("Classify(%v), want OK", err)
 		}
 	})
@@ -59,7 +76,7 @@ func TestClassifyNoAnswer(t *testing.T) {
 	}
 	url := "http://" + listener.Addr().String()
 	t.Run("should be Timeout when nothing comes back", func(t *testing.T) {
-		if err := get(t, url); Classify(err) != Timeout {
+		if err := get(t, url, 200*time.Millisecond); Classify(err) != Timeout {
 			t.Errorf("Classify(%v) = %s, want Timeout", err, Classify(err))
 		}
 	})
@@ -67,14 +84,14 @@ func TestClassifyNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("should be Refused when nothing listens", func(t *testing.T) {
-		if err := get(t, url); Classify(err) != Refused {
+		if err := get(t, url, answersWithin); Classify(err) != Refused {
 			t.Errorf("Classify(%v) = %s, want Refused", err, Classify(err))
 		}
 	})
 	t.Run("should be Failed when the certificate is not trusted", func(t *testing.T) {
 		server := httptest.NewTLSServer(http.NotFoundHandler())
 		defer server.Close()
-		if err := get(t, server.URL); Classify(err) != Failed {
+		if err := get(t, server.URL, answersWithin); Classify(err) != Failed {
 			t.Errorf("Classify(%v) = %s, want Failed", err, Classify(err))
 		}
 	})

@@ -26,13 +26,16 @@ type State struct {
 type EndpointStatus struct {
 	Scope  Scope `json:"scope"`
 	Frozen bool  `json:"frozen"`
-	// Reason is Reachable, Starting (it has not been proven healthy since the agent started) or Unreachable.
+	// Reason is Reachable, Starting (it has not been proven healthy since the agent started) or Unreachable (it has
+	// not given a good answer for as long as the policy says; this stays so until it is proven healthy).
 	Reason      string    `json:"reason"`
 	Since       time.Time `json:"since,omitzero"`
 	Successes   int       `json:"successes"`
 	LastOutcome Outcome   `json:"lastOutcome,omitempty"`
 	LastMessage string    `json:"lastMessage,omitempty"`
 	LastProbe   time.Time `json:"lastProbe,omitzero"`
+	// unproven: it has not been proven healthy since the agent started, however long that is ago.
+	unproven bool
 }
 
 // State returns the state now.
@@ -130,15 +133,17 @@ func describe(scope Scope, e *endpoint) EndpointStatus {
 		return status
 	}
 	status.Since = e.frozenSince
-	status.Reason = v1alpha1.ReasonUnreachable
-	if !e.everThawed {
+	status.Reason, status.unproven = v1alpha1.ReasonUnreachable, !e.everThawed
+	if status.unproven && !e.silent {
 		status.Reason = v1alpha1.ReasonStarting
 	}
 	return status
 }
 
+// reasonOf is why the agent is frozen: Starting also while an API server has never answered, for then the agent has
+// not lost anything.
 func reasonOf(status EndpointStatus) string {
-	if status.Reason == v1alpha1.ReasonStarting {
+	if status.unproven {
 		return v1alpha1.ReasonStarting
 	}
 	switch status.Scope {

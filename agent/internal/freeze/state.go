@@ -17,8 +17,10 @@ type endpoint struct {
 	thawed      bool
 	everThawed  bool
 	frozenSince time.Time
-	// lastOK is the time of the last good answer; it counts only while thawed.
+	// lastOK is the time of the last good answer, or of the start before the first one.
 	lastOK time.Time
+	// silent: without a good answer for as long as the policy says, since the last thaw or the start.
+	silent bool
 	// successes in a row, while frozen.
 	successes int
 
@@ -28,12 +30,16 @@ type endpoint struct {
 }
 
 func newEndpoint(policy Policy, now time.Time) endpoint {
-	return endpoint{policy: policy, frozenSince: now}
+	return endpoint{policy: policy, frozenSince: now, lastOK: now}
 }
 
 // advance freezes if the last good answer is too old at the time now.
 func (e *endpoint) advance(now time.Time) {
-	if e.thawed && passed(e.lastOK, now) >= e.policy.After {
+	if passed(e.lastOK, now) < e.policy.After {
+		return
+	}
+	e.silent = true
+	if e.thawed {
 		e.thawed, e.successes = false, 0
 		e.frozenSince = e.lastOK.Add(e.policy.After)
 	}
@@ -53,9 +59,10 @@ func (e *endpoint) observe(outcome Outcome, message string, now time.Time) {
 	case e.thawed:
 		e.lastOK = now
 	default:
+		e.lastOK = now
 		e.successes++
 		if e.successes >= e.policy.Successes {
-			e.thawed, e.everThawed, e.lastOK, e.successes = true, true, now, 0
+			e.thawed, e.everThawed, e.silent, e.successes = true, true, false, 0
 		}
 	}
 }

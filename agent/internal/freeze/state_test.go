@@ -3,6 +3,8 @@ package freeze
 import (
 	"testing"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 var testPolicy = Policy{After: 30 * time.Second, Successes: 3}
@@ -69,6 +71,40 @@ func TestEndpoint(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSilentFromTheStart(t *testing.T) {
+	const s = time.Second
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	steps := []struct {
+		at      time.Duration
+		outcome Outcome
+		want    string
+	}{
+		{0, "", v1alpha1.ReasonStarting},
+		{20 * s, Timeout, v1alpha1.ReasonStarting},
+		{25 * s, OK, v1alpha1.ReasonStarting},
+		{26 * s, Refused, v1alpha1.ReasonStarting},
+		{54 * s, "", v1alpha1.ReasonStarting}, // a good answer is news, also alone
+		{55 * s, "", v1alpha1.ReasonUnreachable},
+		{56 * s, OK, v1alpha1.ReasonUnreachable}, // one good answer proves nothing
+		{57 * s, OK, v1alpha1.ReasonUnreachable},
+		{58 * s, OK, v1alpha1.ReasonReachable},
+		{87 * s, "", v1alpha1.ReasonReachable},
+		{88 * s, "", v1alpha1.ReasonUnreachable},
+	}
+	e := newEndpoint(testPolicy, start)
+	for _, step := range steps {
+		now := start.Add(step.at)
+		if step.outcome == "" {
+			e.advance(now)
+		} else {
+			e.observe(step.outcome, "", now)
+		}
+		if got := describe(Target, &e).Reason; got != step.want {
+			t.Errorf("at %s: %s, want %s", step.at, got, step.want)
+		}
 	}
 }
 

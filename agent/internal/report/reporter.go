@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -85,6 +86,8 @@ type Reporter struct {
 	lease    *coordinationv1.Lease
 	tenure   *tenure
 	capacity settling
+	// troubles is how the probes failed at the last report.
+	troubles map[freeze.Scope]freeze.Outcome
 	// said is what was last told of the tenure.
 	said string
 	// failing remembers which writes failed last, so that each is logged once.
@@ -201,6 +204,8 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, now: r.Clock.Now(),
 		capacity: r.capacity.offer(r.Capacity(ctx), r.Clock.Now()),
 	}
+	troubles := troublesOf(known.freeze, r.troubles)
+	known.otherTrouble = !maps.Equal(troubles, r.troubles)
 	known.clusterUID, known.kubernetesVersion = r.Target()
 	known.finding, known.findingKnown = r.Acquaintance.Finding()
 	if r.Orphans != nil {
@@ -208,6 +213,7 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 	}
 	own := statusOf(cluster.Status, known)
 	if same(cluster.Status, own) {
+		r.troubles = troubles
 		return nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&own)
@@ -229,5 +235,6 @@ func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) e
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	r.Seen(updated)
+	r.troubles = troubles
 	return nil
 }

@@ -194,6 +194,19 @@ func TestReporter(t *testing.T) {
 	g.Eventually(func() bool {
 		return meta.IsStatusConditionTrue(b.refresh(g).Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)
 	}).WithTimeout(3*time.Second).Should(BeTrue(), "long before the next look at the status")
+	failing := func(outcome freeze.Outcome, message string) freeze.State {
+		state := frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, message)
+		state.Endpoints[1].LastOutcome = outcome
+		return state
+	}
+	said := func() string {
+		return meta.FindStatusCondition(b.refresh(g).Status.Conditions, v1alpha1.ClusterTargetReachableCondition).Message
+	}
+	b.set(failing(freeze.Unauthorized, "the credential is not accepted"))
+	g.Eventually(said).WithTimeout(agenttest.Wait).Should(Equal("the credential is not accepted"), "the probe fails in another way")
+	b.set(failing(freeze.Unauthorized, "in other words"))
+	b.set(failing(freeze.Unauthorized, "and in others")) // It is taken when the one before has been looked at.
+	g.Expect(said()).To(Equal("the credential is not accepted"), "another text is no news")
 	before, err := b.lease()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func() (time.Time, error) {

@@ -24,6 +24,8 @@ type facts struct {
 	orphans      *v1alpha1.Orphans
 	orphansKnown bool
 	freeze       freeze.State
+	// otherTrouble: the probes fail in another way than at the last report.
+	otherTrouble bool
 	generation   int64
 	now          time.Time
 }
@@ -60,13 +62,42 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	}
 	for _, condition := range []metav1.Condition{targetReachable(f), agentFrozen(f)} {
 		known := meta.FindStatusCondition(after.Conditions, condition.Type)
-		if known != nil && known.Status == condition.Status && known.Reason == condition.Reason && before.UnacknowledgedHub == after.UnacknowledgedHub {
-			// The message of a failing probe changes from one to the next; the first one is telling enough.
-			condition.Message = known.Message
+		if known != nil {
+			condition = settled(*known, condition, f.otherTrouble || before.UnacknowledgedHub != after.UnacknowledgedHub)
 		}
 		conditions.Set(&after.Conditions, condition, f.now)
 	}
 	return after
+}
+
+// settled is condition with what of known holds on. An agent that has just started does not know better than the one
+// before that the target cannot be reached. The message of a failing probe changes from one to the next; the first one
+// is telling enough, until there is other news.
+func settled(known, condition metav1.Condition, news bool) metav1.Condition {
+	if condition.Reason == v1alpha1.ReasonStarting && condition.Status == metav1.ConditionUnknown && known.Status == metav1.ConditionFalse {
+		condition.Status, condition.Reason = known.Status, known.Reason
+	}
+	same := known.Status == condition.Status && known.Reason == condition.Reason
+	if same && (!news || condition.Message == "") {
+		condition.Message = known.Message
+	}
+	return condition
+}
+
+// troublesOf is what came of the last probe that failed, of each API server that keeps the agent frozen. A good answer
+// does not end a trouble that it has not thawed.
+func troublesOf(state freeze.State, before map[freeze.Scope]freeze.Outcome) map[freeze.Scope]freeze.Outcome {
+	troubles := map[freeze.Scope]freeze.Outcome{}
+	for _, endpoint := range state.Endpoints {
+		switch {
+		case !endpoint.Frozen:
+		case endpoint.LastOutcome != freeze.OK && endpoint.LastOutcome != "":
+			troubles[endpoint.Scope] = endpoint.LastOutcome
+		case before[endpoint.Scope] != "":
+			troubles[endpoint.Scope] = before[endpoint.Scope]
+		}
+	}
+	return troubles
 }
 
 func targetReachable(f facts) metav1.Condition {

@@ -124,6 +124,74 @@ func TestANewMessageOfTheSameTroubleIsNoChange(t *testing.T) {
 	}
 }
 
+func TestATroubleOfAnotherKindIsTold(t *testing.T) {
+	f := known()
+	f.freeze = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout")
+	cluster := statusOf(v1alpha1.ClusterStatus{}, f)
+	f.freeze, f.otherTrouble = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Unauthorized"), true
+	for _, condition := range statusOf(cluster, f).Conditions {
+		if condition.Message != "Unauthorized" {
+			t.Errorf("%s says %q", condition.Type, condition.Message)
+		}
+	}
+}
+
+func TestTroubles(t *testing.T) {
+	type troubles = map[freeze.Scope]freeze.Outcome
+	target := func(isFrozen bool, outcome freeze.Outcome) freeze.State {
+		return freeze.State{Endpoints: []freeze.EndpointStatus{{Scope: freeze.Target, Frozen: isFrozen, LastOutcome: outcome}}}
+	}
+	before := troubles{freeze.Target: freeze.Timeout}
+	for name, test := range map[string]struct {
+		state freeze.State
+		want  troubles
+	}{
+		"not probed yet":                     {target(true, ""), before},
+		"another":                            {target(true, freeze.Unauthorized), troubles{freeze.Target: freeze.Unauthorized}},
+		"a good answer that thaws nothing":   {target(true, freeze.OK), before},
+		"thawed":                             {target(false, freeze.OK), troubles{}},
+		"a failure that freezes nothing yet": {target(false, freeze.Refused), troubles{}},
+	} {
+		if diff := cmp.Diff(test.want, troublesOf(test.state, before)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A crash of the agent is no news of its target.
+func TestAnAgentThatStartsKeepsThatTheTargetIsAway(t *testing.T) {
+	f := known()
+	f.freeze = frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonTargetUnreachable, "Timeout")
+	away := statusOf(v1alpha1.ClusterStatus{}, f)
+	was := meta.FindStatusCondition(away.Conditions, v1alpha1.ClusterTargetReachableCondition)
+
+	f.now = now.Add(time.Minute)
+	for step, state := range []freeze.State{
+		frozen(freeze.Target, v1alpha1.ReasonStarting, v1alpha1.ReasonStarting, ""),
+		frozen(freeze.Target, v1alpha1.ReasonStarting, v1alpha1.ReasonStarting, "Timeout"),
+		frozen(freeze.Target, v1alpha1.ReasonUnreachable, v1alpha1.ReasonStarting, "Timeout"),
+	} {
+		f.freeze = state
+		away = statusOf(away, f)
+		if diff := cmp.Diff(was, meta.FindStatusCondition(away.Conditions, v1alpha1.ClusterTargetReachableCondition)); diff != "" {
+			t.Errorf("step %d (-before +after):\n%s", step, diff)
+		}
+	}
+	f.freeze, f.otherTrouble = frozen(freeze.Target, v1alpha1.ReasonStarting, v1alpha1.ReasonStarting, "Refused"), true
+	if c := meta.FindStatusCondition(statusOf(away, f).Conditions, v1alpha1.ClusterTargetReachableCondition); c.Status != metav1.ConditionFalse || c.Message != "Refused" {
+		t.Errorf("another trouble is not told: %+v", c)
+	}
+	// One that was reachable is not known to be, and one that answers is reachable.
+	f.freeze = frozen(freeze.Target, v1alpha1.ReasonStarting, v1alpha1.ReasonStarting, "")
+	if c := meta.FindStatusCondition(statusOf(statusOf(v1alpha1.ClusterStatus{}, known()), f).Conditions, v1alpha1.ClusterTargetReachableCondition); c.Status != metav1.ConditionUnknown {
+		t.Errorf("after a healthy target: %+v", c)
+	}
+	f.freeze = thawed()
+	if c := meta.FindStatusCondition(statusOf(away, f).Conditions, v1alpha1.ClusterTargetReachableCondition); c.Status != metav1.ConditionTrue || c.Message != "" {
+		t.Errorf("after the thaw: %+v", c)
+	}
+}
+
 func TestSettling(t *testing.T) {
 	var s settling
 	steps := []struct {

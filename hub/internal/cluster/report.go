@@ -75,11 +75,18 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 	return condition
 }
 
-// frozen says why nothing may be done for cluster. What the agent reported counts only while it is heard of.
+// frozen says why nothing may be done for cluster: every cause that holds, the one that explains most first.
 func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
-	if denied := freeze.OfDenial(cluster); denied.Frozen {
-		return denied
+	denied, unseen, ordered := freeze.OfDenial(cluster), outOfSight(cluster), freeze.OfAnnotation("Cluster", cluster)
+	if denied.Frozen {
+		// The agent has no access any more. What follows from that is no cause of its own.
+		return freeze.All(denied, ordered)
 	}
+	return freeze.All(unseen, ordered, ofAgent(cluster, unseen, ordered))
+}
+
+// outOfSight is the freeze of a cluster that nobody sees.
+func outOfSight(cluster *v1alpha1.Cluster) freeze.Verdict {
 	list := cluster.Status.Conditions
 	if meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) && !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
 		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent,
@@ -89,10 +96,20 @@ func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
 		return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonTargetUnreachable,
 			Message: "The agent has not proven that it reaches its cluster's API server: " + target.Message}
 	}
-	if ordered := freeze.OfAnnotation("Cluster", cluster); ordered.Frozen {
-		return ordered
+	return freeze.Verdict{}
+}
+
+// ofAgent is the agent's own freeze, if that tells anything beside the causes that the hub has found. It counts only
+// while the agent is heard of.
+func ofAgent(cluster *v1alpha1.Cluster, unseen, ordered freeze.Verdict) freeze.Verdict {
+	agent := freeze.OfAgent(cluster)
+	switch {
+	case unseen.Reason == v1alpha1.ReasonAgentSilent,
+		unseen.Frozen && (agent.Reason == v1alpha1.ReasonTargetUnreachable || agent.Reason == v1alpha1.ReasonStarting),
+		ordered.Frozen && agent.Reason == v1alpha1.ReasonManualFreeze:
+		return freeze.Verdict{}
 	}
-	return freeze.OfAgent(cluster)
+	return agent
 }
 
 // readyTable is what Ready is made of. A freeze counts only if all the rest is known: what follows from

@@ -116,3 +116,66 @@ func TestReportSumsUp(t *testing.T) {
 		})
 	}
 }
+
+func TestFrozenNamesEveryCause(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	}
+	joined := condition(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+	heard := condition(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed, "")
+	silent := condition(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown, v1alpha1.ReasonLeaseExpired, "")
+	away := condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "connection refused")
+	agent := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, reason, message)
+	}
+	by := []string{"by jane", "(storage maintenance)"}
+	for name, test := range map[string]struct {
+		denied     bool
+		conditions []metav1.Condition
+		reason     string
+		also, not  []string
+	}{
+		"a silent agent, which said things before": {
+			conditions: []metav1.Condition{joined, silent, away, agent(v1alpha1.ReasonHubRestored, "restored")},
+			reason:     v1alpha1.ReasonAgentSilent, also: by, not: []string{"restored", "connection refused"},
+		},
+		"a target that is away": {
+			conditions: []metav1.Condition{joined, heard, away, agent(v1alpha1.ReasonTargetUnreachable, "the same")},
+			reason:     v1alpha1.ReasonTargetUnreachable, also: append(by, "connection refused"), not: []string{"the same"},
+		},
+		"a target and a host that are away": {
+			conditions: []metav1.Condition{joined, heard, away, agent(v1alpha1.ReasonHostUnreachable, "host: Timeout")},
+			reason:     v1alpha1.ReasonTargetUnreachable, also: append(by, "host: Timeout"),
+		},
+		"the person alone, whom the agent obeys": {
+			conditions: []metav1.Condition{joined, heard, agent(v1alpha1.ReasonManualFreeze, "the annotation says so")},
+			reason:     v1alpha1.ReasonManualFreeze, also: by, not: []string{"besides", "the annotation says so"},
+		},
+		"a hub that was restored": {
+			conditions: []metav1.Condition{joined, heard, agent(v1alpha1.ReasonHubRestored, "restored")},
+			reason:     v1alpha1.ReasonManualFreeze, also: append(by, "restored"),
+		},
+		"a denial": {
+			denied: true, conditions: []metav1.Condition{joined, silent}, reason: v1alpha1.ReasonDenied, also: by, not: []string{"silent"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: map[string]string{
+				v1alpha1.FreezeAnnotation: "storage maintenance", v1alpha1.FreezeUserAnnotation: "jane",
+			}}}
+			if test.denied {
+				cluster.Spec.Acceptance = v1alpha1.AcceptanceDenied
+			}
+			cluster.Status.Conditions = test.conditions
+			verdict := frozen(cluster)
+			g.Expect(verdict.Reason).To(Equal(test.reason))
+			for _, part := range test.also {
+				g.Expect(verdict.Message).To(ContainSubstring(part))
+			}
+			for _, part := range test.not {
+				g.Expect(verdict.Message).NotTo(ContainSubstring(part))
+			}
+		})
+	}
+}

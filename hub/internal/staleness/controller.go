@@ -50,7 +50,10 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("getting cluster %s: %w", request.Name, err)
 	}
-	wanted := Marker(cluster)
+	wanted, known := Marker(cluster)
+	if !known {
+		return reconcile.Result{}, nil // What makes it known asks for the cluster again.
+	}
 	var machines []*v1alpha1.Machine
 	err := tally.Each(ctx, c.client, func(machine *v1alpha1.Machine) {
 		if machine.Spec.ClusterName == cluster.Name && !marked(machine, wanted) {

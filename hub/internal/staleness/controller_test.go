@@ -141,7 +141,7 @@ func TestMarkersSayWhichOfTheTwoIsTheCause(t *testing.T) {
 	f := newFixture(t, 1)
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionUnknown, v1alpha1.ReasonStarting)
 	f.finish()
-	f.Expect(f.reasons()).To(BeEmpty(), "an agent that has just started will know in a moment")
+	f.Expect(f.reasons()).To(BeEmpty(), "an agent that has just started will know in a moment, and nothing has been wrong before")
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
 	f.finish()
 	f.Expect(f.reasons()).To(HaveKey(v1alpha1.ReasonTargetUnreachable))
@@ -152,6 +152,28 @@ func TestMarkersSayWhichOfTheTwoIsTheCause(t *testing.T) {
 	f.finish()
 	f.Expect(f.reasons()).To(HaveKey(v1alpha1.ReasonTargetUnreachable))
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
+	f.finish()
+	f.Expect(f.reasons()).To(BeEmpty())
+}
+
+// An agent that was silent and comes back has seen nothing yet.
+func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
+	f := newFixture(t, 2)
+	f.silence()
+	f.finish()
+	f.Expect(f.writes.Total()).To(Equal(2))
+	silent := f.cluster.DeepCopy()
+
+	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionUnknown, v1alpha1.ReasonStarting)
+	f.speak()
+	f.finish()
+	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2}))
+	f.Expect(f.writes.Total()).To(BeZero())
+	starting := f.cluster.DeepCopy()
+	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: starting})).To(BeFalse(), "nothing is known, so there is nothing to do")
+
+	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
+	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: starting, ObjectNew: f.cluster})).To(BeTrue(), "what is known now asks for the cluster")
 	f.finish()
 	f.Expect(f.reasons()).To(BeEmpty())
 }
@@ -194,7 +216,8 @@ func TestTheAgentsWritesAndTheMarkerDoNotFight(t *testing.T) {
 	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthy})
 	patch := client.MergeFromWithOptions(behind, client.MergeFromWithOptimisticLock{})
 	f.Expect(f.direct.Status().Patch(t.Context(), &machine, patch)).To(Succeed())
-	f.Expect(f.logic.write(t.Context(), behind, Marker(f.cluster))).To(Succeed(), "a conflict is nothing to tell")
+	wanted, _ := Marker(f.cluster)
+	f.Expect(f.logic.write(t.Context(), behind, wanted)).To(Succeed(), "a conflict is nothing to tell")
 	f.finish()
 	both := hubtest.Machines(t, f.direct, f.cluster.Name)[0].Status.Conditions
 	f.Expect(meta.IsStatusConditionTrue(both, v1alpha1.MachineHealthyCondition)).To(BeTrue())

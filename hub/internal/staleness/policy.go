@@ -10,24 +10,27 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Marker is the condition that the Machines of cluster are to carry; nil for none. A cluster whose agent has only just
-// started and has not looked yet is none: that passes within seconds.
-func Marker(cluster *v1alpha1.Cluster) *metav1.Condition {
+// Marker is the condition that the Machines of cluster are to carry; nil for none. It is not known while an agent that
+// has just started has not looked yet: the Machines stay marked, or not, as they are until it has.
+func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	list := cluster.Status.Conditions
 	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
-		return nil // There has never been an agent that could have said anything.
+		return nil, true // There has never been an agent that could have said anything.
 	}
 	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
 	if connected != nil && connected.Status != metav1.ConditionTrue {
 		return marker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
-			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name))
+			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name)), true
 	}
 	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
+	if target != nil && target.Status == metav1.ConditionUnknown {
+		return nil, false
+	}
 	if target != nil && target.Status == metav1.ConditionFalse {
 		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
-			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name))
+			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
 	}
-	return nil
+	return nil, true
 }
 
 func marker(reason string, since metav1.Time, message string) *metav1.Condition {

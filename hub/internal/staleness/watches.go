@@ -44,7 +44,12 @@ func turned() predicate.Predicate {
 				return true
 			}
 			after, ok := e.ObjectNew.(*v1alpha1.Cluster)
-			return !ok || !equality.Semantic.DeepEqual(Marker(before), Marker(after))
+			if !ok {
+				return true
+			}
+			old, knownBefore := Marker(before)
+			wanted, known := Marker(after)
+			return known && (!knownBefore || !equality.Semantic.DeepEqual(old, wanted))
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
@@ -69,7 +74,7 @@ func (c *Controller) unmarked(ctx context.Context, object client.Object) []recon
 	if err := c.client.Get(ctx, client.ObjectKey{Name: machine.Namespace}, cluster); err != nil {
 		return nil // Its own event asks for it.
 	}
-	if marked(machine, Marker(cluster)) {
+	if wanted, known := Marker(cluster); !known || marked(machine, wanted) {
 		return nil
 	}
 	return []reconcile.Request{wake.Request("", cluster.Name)}

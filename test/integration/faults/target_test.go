@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,6 +42,44 @@ var _ = Describe("A workload cluster's API server", func() {
 		fleet.ExpectReady(ctx, broken, "silent", 3)
 		expectCondition(ctx, broken, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
 		seen.Expect(ctx, 3, 0)
+	}, SpecTimeout(4*fleettest.Patience))
+
+	It("should leave its Machines marked as stale when the agent is killed and started again meanwhile", func(ctx SpecContext) {
+		fleet.NewDeployment(ctx, broken, "marked", 2)
+		fleet.ExpectReady(ctx, broken, "marked", 2)
+		seen := fleet.Watch(ctx, broken, "marked")
+		stale := func(g Gomega, ctx context.Context) (marked, ready int) {
+			for _, machine := range fleet.MachinesOf(ctx, g, broken, "marked") {
+				if meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.MachineStaleCondition) {
+					marked++
+				}
+				if meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+					ready++
+				}
+			}
+			return marked, ready
+		}
+		expectMarked := func(g Gomega, ctx context.Context, want int) {
+			marked, ready := stale(g, ctx)
+			g.Expect(marked).To(Equal(want), "Machines that are marked")
+			g.Expect(ready).To(Equal(2), "readiness is what was known last")
+		}
+
+		resume := pause(ctx, broken.Cluster, apiServer)
+		expectCondition(ctx, broken, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
+		Eventually(ctx, expectMarked).WithArguments(2).Should(Succeed())
+		endAgent(broken, syscall.SIGKILL)
+		startAgent(ctx, broken)
+		expectCondition(ctx, broken, v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonStarting)
+		Consistently(ctx, func(g Gomega, ctx context.Context) {
+			expectMarked(g, ctx, 2)
+			condition := conditionOf(ctx, g, broken, v1alpha1.ClusterTargetReachableCondition)
+			g.Expect(condition.Status).To(Equal(metav1.ConditionFalse), "a crash of the agent is no news of its target: %+v", condition)
+		}).WithTimeout(freezeAfter+still).WithPolling(fleettest.Glance).Should(Succeed(), "the target is as dead as before")
+
+		resume(ctx)
+		Eventually(ctx, expectMarked).WithArguments(0).Should(Succeed(), "the thaw takes the markers off")
+		seen.Expect(ctx, 2, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
 	It("should not freeze its cluster with two blips shorter than --freeze-after", func(ctx SpecContext) {

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
+)
+
+func TestTurnsOfTheFreezeAreTold(t *testing.T) {
+	frozen := func(reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+	}
+	thawed := []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen}}
+	warning := func(reason, note string) []notice.Event {
+		return []notice.Event{{Type: corev1.EventTypeWarning, Reason: reason, Action: "Observe", Note: note}}
+	}
+	tests := map[string]struct {
+		before, after []metav1.Condition
+		want          []notice.Event
+	}{
+		"a cluster that is new":    {nil, thawed, nil},
+		"nothing":                  {thawed, thawed, nil},
+		"another text of the same": {frozen(v1alpha1.ReasonAgentSilent, "a"), frozen(v1alpha1.ReasonAgentSilent, "b"), nil},
+		"a freeze that is there from the start": {
+			nil, frozen(v1alpha1.ReasonManualFreeze, "by jane"), warning(v1alpha1.ReasonManualFreeze, "Frozen is True: by jane"),
+		},
+		"the cause changes": {
+			frozen(v1alpha1.ReasonAgentSilent, "silent"), frozen(v1alpha1.ReasonTargetUnreachable, "away"),
+			warning(v1alpha1.ReasonTargetUnreachable, "Frozen is True: away"),
+		},
+		"the thaw": {
+			frozen(v1alpha1.ReasonAgentSilent, "silent"), thawed,
+			[]notice.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNotFrozen, Action: "Observe", Note: "Frozen is False"}},
+		},
+	}
+	for _, reason := range []string{
+		v1alpha1.ReasonAgentSilent, v1alpha1.ReasonTargetUnreachable, v1alpha1.ReasonHostUnreachable, v1alpha1.ReasonManualFreeze,
+		v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
+	} {
+		test := tests[reason]
+		test.before, test.after, test.want = thawed, frozen(reason, "why"), warning(reason, "Frozen is True: why")
+		tests[reason] = test
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, turnEvents(test.before, test.after)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
