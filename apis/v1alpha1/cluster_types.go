@@ -237,7 +237,7 @@ type Orphans struct {
 type MachineCounts struct {
 	// total is every Machine of the cluster, those being deleted too.
 	Total int32 `json:"total"`
-	// ready is those whose Ready condition is True.
+	// ready is those whose Ready condition is True and that are not being deleted.
 	Ready int32 `json:"ready"`
 	// failed is those in phase Failed.
 	Failed int32 `json:"failed"`

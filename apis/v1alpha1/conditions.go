@@ -21,7 +21,8 @@ const (
 	ClusterJoinedCondition = "Joined"
 	// ClusterAgentConnectedCondition: the agent renews its Lease; Unknown when it stopped. Written by the hub.
 	ClusterAgentConnectedCondition = "AgentConnected"
-	// ClusterTargetReachableCondition: the agent reaches its workload cluster's API server. Written by the agent.
+	// ClusterTargetReachableCondition: the agent reaches its workload cluster's API server. Unknown while an agent that
+	// has just started has not looked yet, unless it was False before. Written by the agent.
 	ClusterTargetReachableCondition = "TargetReachable"
 	// ClusterAgentFrozenCondition: the agent acts on nothing, because one of the two API servers is not
 	// proven healthy. Written by the agent; the hub's view is FrozenCondition.
@@ -168,6 +169,9 @@ const (
 	// ReasonAwaitingSurge: the rollout goes on when other MachineDeployments, which the message names, give back some of
 	// the surge that they share with it. No deadline runs.
 	ReasonAwaitingSurge = "AwaitingSurge"
+	// ReasonUnsupportedKubeletVersion: no Machine gets the current template, because the API server of the cluster does
+	// not support its kubelet version. The message says what a user can do.
+	ReasonUnsupportedKubeletVersion = "UnsupportedKubeletVersion"
 	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonTooManyUnhealthy and ReasonWithinMaxUnhealthy compare unhealthy Machines with maxUnhealthy.

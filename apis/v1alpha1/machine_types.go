@@ -29,7 +29,8 @@ type Machine struct {
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec is written by the user or the MachineSet, except providerID. What a MachineSet's template gives without
-	// replacement (metadata, taints, roles, timeouts, unhealthyNodeConditions) the set keeps as its template says.
+	// replacement (metadata, taints, roles) the set keeps as its template says. So it does with each of timeouts and with
+	// unhealthyNodeConditions, unless somebody sets another value on the Machine: that stays until it is removed.
 	// +required
 	Spec MachineSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has reported, phase is Pending.
@@ -139,7 +140,7 @@ type MachineVersions struct {
 	// kubelet is the kubelet's version, a semantic version such as "v1.36.2" or "1.36.2". Default: the
 	// version that the provider has.
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\\\\+[0-9A-Za-z.-]+)?$')",message="spec.versions.kubelet: no semantic version: write it as v1.36.2"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\\\\+[0-9A-Za-z-]+(\\\\.[0-9A-Za-z-]+)*)?$')",message="spec.versions.kubelet: no semantic version: write it as v1.36.2"
 	// +optional
 	Kubelet string `json:"kubelet,omitempty"`
 

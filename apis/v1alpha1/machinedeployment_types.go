@@ -205,15 +205,18 @@ type MachineDeploymentStatus struct {
 	// replicas is the number of Machines, those being deleted too.
 	// +optional
 	Replicas int32 `json:"replicas"`
-	// updatedReplicas is the number of Machines of the current template.
+	// updatedReplicas is the number of Machines of the current template that are not being deleted.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// readyReplicas is the number of Machines whose Ready condition is True.
+	// readyReplicas is the number of Machines whose Ready condition is True and that are not being deleted.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
-	// availableReplicas is the number of Machines Ready for at least minReadySeconds.
+	// availableReplicas is the number of Machines Ready for at least minReadySeconds and not being deleted.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas"`
+	// terminatingReplicas is how many of replicas are being deleted.
+	// +optional
+	TerminatingReplicas int32 `json:"terminatingReplicas"`
 	// unavailableReplicas is how many available Machines are missing to spec.replicas.
 	// +optional
 	UnavailableReplicas int32 `json:"unavailableReplicas"`

@@ -92,8 +92,8 @@ const (
 
 // Remediation bounds the replacement of failed Machines of one MachineSet.
 type Remediation struct {
-	// maxUnhealthy is how many Machines may be unhealthy for any of them to be replaced: a number, or a
-	// percentage of replicas rounded up. Above it nothing is replaced and the condition RemediationAllowed
+	// maxUnhealthy is how many Machines of one MachineSet may be unhealthy for any of them to be replaced: a number, or a
+	// percentage of its replicas rounded up. Above it nothing is replaced and the condition RemediationAllowed
 	// says which Machines need a person. 0 replaces nothing. Default 40%.
 	// +kubebuilder:default="40%"
 	// +kubebuilder:validation:XIntOrString
@@ -101,7 +101,8 @@ type Remediation struct {
 	// +optional
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 	// maxInFlight is how many failed Machines may be in replacement at once: a number of 1 or more, or a
-	// percentage of replicas rounded up. Default 1.
+	// percentage of the MachineSet's replicas rounded up. The MachineSets of a MachineDeployment have it together: each
+	// counts what the others have in replacement. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxInFlight: a number of 1 or more, or a percentage from 1% to 100%"
@@ -121,12 +122,15 @@ type MachineSetStatus struct {
 	// replicas is the number of Machines, those being deleted too.
 	// +optional
 	Replicas int32 `json:"replicas"`
-	// readyReplicas is the number of Machines whose Ready condition is True.
+	// readyReplicas is the number of Machines whose Ready condition is True and that are not being deleted.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
-	// availableReplicas is the number of Machines Ready for at least minReadySeconds.
+	// availableReplicas is the number of Machines Ready for at least minReadySeconds and not being deleted.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas"`
+	// terminatingReplicas is how many of replicas are being deleted.
+	// +optional
+	TerminatingReplicas int32 `json:"terminatingReplicas"`
 
 	// conditions: Available, ReplicaFailure, RemediationAllowed, Frozen.
 	// +listType=map

@@ -78,7 +78,8 @@ const (
 	RemediationAnnotation = "hollowfleet.io/remediation"
 	ReplacesAnnotation    = "hollowfleet.io/replaces"
 	// TemplateKeysAnnotation on a Machine lists the labels and annotations that its MachineSet's template gave it,
-	// so that those which leave the template leave the Machine, and no others. Written by the hub.
+	// so that those which leave the template leave the Machine, and no others; and the timeouts and
+	// unhealthyNodeConditions that it gave, so that others which a person has set on the Machine stay. Written by the hub.
 	TemplateKeysAnnotation = "hollowfleet.io/template-keys"
 	// DesiredReplicasAnnotation on a MachineSet has the replicas of its MachineDeployment for which it was scaled
 	// last, so that a later change of them is known from a rollout that is under way. Written by the hub.
@@ -101,8 +102,8 @@ const (
 	// its deletion before the drain, or before its instance is removed, until somebody removes them. Written by users.
 	PreDrainHookPrefix     = "pre-drain.hook.hollowfleet.io/"
 	PreTerminateHookPrefix = "pre-terminate.hook.hollowfleet.io/"
-	// AllowKubeletVersionSkewAnnotation with the value "true" on a Machine allows a kubelet version outside of
-	// Kubernetes' version skew policy. Written by users.
+	// AllowKubeletVersionSkewAnnotation with the value "true" on a Machine, or in the metadata of the template that
+	// gives it to Machines, allows a kubelet version outside of Kubernetes' version skew policy. Written by users.
 	AllowKubeletVersionSkewAnnotation = "hollowfleet.io/allow-kubelet-version-skew"
 	// AllowOvershootAnnotation with the value "true" on a MachineSet or MachineDeployment keeps it from freezing when it has
 	// far more Machines than it asks for: a scale-down takes the surplus. Written by users.

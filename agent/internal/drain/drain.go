@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +25,8 @@ import (
 const (
 	// roundTimeout bounds a round, so that it holds no worker.
 	roundTimeout = 10 * time.Second
-	// maxEvictions bounds the evictions of a round; the rest comes with the next.
+	// maxEvictions bounds the pods that a round evicts; the rest comes with the next. A pod that a budget holds does not
+	// count: else those that come first in the list would keep all others from their turn.
 	maxEvictions = 50
 )
 
@@ -56,7 +59,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, e
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
 	}
-	refused, err := evictAll(ctx, helper, evict, &round)
+	refused, err := evictAll(ctx, helper, fromAnywhere(evict), &round)
 	if err != nil {
 		return round, err
 	}
@@ -78,12 +81,24 @@ func (d *Drainer) helper(ctx context.Context) *drain.Helper {
 	}
 }
 
+// fromAnywhere returns pods in their order, but from one of them on that is chosen anew in each round: an API server
+// that answers slowly leaves a round with pods that it has not come to, and these are not always the same.
+func fromAnywhere(pods []corev1.Pod) []corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	first := rand.IntN(len(pods))
+	return slices.Concat(pods[first:], pods[:first])
+}
+
 // evictAll evicts pods one by one, enters them into round, and returns those that a budget held back.
 func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, round *policy.Round) ([]corev1.Pod, error) {
 	var refused []corev1.Pod
+	evicted := 0
 	for i := range pods {
 		pod := &pods[i]
-		if i >= maxEvictions || ctx.Err() != nil {
+		if evicted >= maxEvictions || ctx.Err() != nil {
+			round.More = evicted >= maxEvictions
 			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
 			continue
 		}
@@ -95,6 +110,7 @@ func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, roun
 		case apierrors.IsNotFound(err):
 		case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			// A namespace that is going takes its pods with it.
+			evicted++
 			round.Leaving = append(round.Leaving, nameOf(pod))
 		default:
 			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: err.Error()})

@@ -113,7 +113,7 @@ type Controller struct {
 	cordons   *writes
 	stalls    *stalls
 	repairs   *flowcontrol.Backoff
-	events    recorder
+	events    *recorder
 	turns     *turns
 	refreshes *refreshes
 	orders    *refreshes
@@ -164,7 +164,7 @@ func New(deps Deps) (*Controller, error) {
 		cordons:    newWrites(deps.Clock),
 		stalls:     newStalls(deps.StallAfter),
 		repairs:    flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
-		events:     newRecorder(deps.Recorder, deps.Clock),
+		events:     newRecorder(deps.Recorder, deps.Clock, deps.Metrics),
 		turns:      newTurns(),
 		refreshes:  newRefreshes(deps.Clock),
 		orders:     newRefreshes(deps.Clock),

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -161,6 +162,21 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
 	})
+	t.Run("should evict what can be evicted, however many pods before it a budget holds", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-many")
+		b.ready(machine)
+		var held []*corev1.Pod
+		for i := range 51 {
+			held = append(held, b.pod(machine.Name, fmt.Sprintf("a-%02d", i)))
+		}
+		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
+		free := b.pod(machine.Name, "z", func(p *corev1.Pod) { p.Labels = nil })
+		b.delete(machine)
+		b.reconcile(machine)
+		b.Expect(b.leaving(free)).To(BeTrue(), "it comes after 51 that a budget holds")
+		b.Expect(b.leaving(held[50])).To(BeFalse(), "the budget is kept")
+	})
 	t.Run("should name a budget that allows no disruption at all, and end at the deadline", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-never")
@@ -198,6 +214,7 @@ func TestDrain(t *testing.T) {
 		b.setReady(node, corev1.ConditionUnknown)
 		b.pod(machine.Name, "web")
 		b.delete(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Time)
 		b.reconcile(machine)
 		b.clock.Step(3 * time.Minute)
 		b.reconcile(machine)
@@ -205,6 +222,27 @@ func TestDrain(t *testing.T) {
 		b.clock.Step(time.Minute + time.Second)
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
+	})
+	t.Run("CAPI #13508: should end by default although a budget allows nothing on a node that nobody hears of", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-silent-budget")
+		node := b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = ptr.To(intstr.FromInt32(0)) })
+		b.setReady(node, corev1.ConditionUnknown)
+		b.delete(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Time)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget))
+		b.clock.Step(2*time.Hour - time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1), "nobody has set a timeout, so it is two hours")
+		b.clock.Step(time.Second)
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
+		b.Expect(b.instances()).To(BeEmpty())
+		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
+		b.remove(machine)
 	})
 	t.Run("should not count frozen time", func(t *testing.T) {
 		b := newBed(t)
@@ -357,6 +395,29 @@ func TestHooksAndForce(t *testing.T) {
 		lift(b, machine)
 		b.reconcile(machine)
 		b.Expect(b.leaving(pod)).To(BeTrue())
+	})
+	t.Run("should evict each pod once when a pre-drain hook was held for longer than the drain may take", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("hook-late", hold(preDrain))
+		b.ready(machine)
+		var pods []*corev1.Pod
+		for i := range 51 {
+			pods = append(pods, b.pod(machine.Name, fmt.Sprintf("web-%02d", i)))
+		}
+		b.delete(machine)
+		b.reconcile(machine)
+		b.clock.Step(3 * time.Hour)
+		b.reconcile(machine)
+		b.Expect(b.leaving(pods[0])).To(BeFalse())
+		lift(b, machine)
+		b.Expect(b.reconcile(machine).RequeueAfter).To(Equal(time.Second), "one round does not evict so many")
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.reconcile(machine)
+		for _, pod := range pods {
+			b.Expect(b.leaving(pod)).To(BeTrue())
+		}
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
+		b.Expect(b.instances()).To(BeEmpty(), "the hook has used the time up")
 	})
 	t.Run("should drain, and then wait for a pre-terminate hook", func(t *testing.T) {
 		b := newBed(t)

@@ -1,9 +1,13 @@
 package machine
 
 import (
+	"cmp"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -12,20 +16,29 @@ import (
 )
 
 // Reasons of events on a Machine, beside the reasons of its conditions and errors. A Machine that comes and goes as
-// it should has none.
+// it should has none; each turn for the worse has one, and so has the turn back.
 const (
 	eventRepaired = "InstanceReplaced"
 	eventUpdated  = "Updated"
 	// eventRecovered: a Machine that ran into a timeout was not replaced, and is well again.
 	eventRecovered = "Recovered"
-	// eventsPerSecond and eventBurst bound the events of an agent: when a host with a thousand pods is lost,
-	// the metric counts all of them and the events show some.
-	eventsPerSecond, eventBurst = 1, 25
+	// usualPerSecond and usualBurst bound the events about the usual course of updates and drains over all Machines;
+	// turnsPerSecond and turnsBurst those about turns for the worse and back. A Machine that turns to and fro has its own
+	// bound. What is dropped, the metric counts.
+	usualPerSecond, usualBurst = 1, 25
+	turnsPerSecond, turnsBurst = 10, 200
+	turnsPerMinuteOfOne        = 1
+	turnsBurstOfOne            = 10
 )
 
 // event is something that happened to a Machine.
 type event struct {
 	kind, reason, action, note string
+}
+
+// usual tells whether e belongs to the usual course of things.
+func (e event) usual() bool {
+	return e.kind == corev1.EventTypeNormal && e.reason != eventRecovered && e.reason != v1alpha1.ReasonHealthy
 }
 
 // storyOf tells, in events, what lies between two statuses of a Machine.
@@ -36,6 +49,8 @@ func storyOf(before, after v1alpha1.MachineStatus) []event {
 		story = append(story, event{corev1.EventTypeWarning, after.ErrorReason, "Reconcile", after.ErrorMessage})
 	case after.ErrorReason == "" && (before.ErrorReason == v1alpha1.ErrorCreationTimeout || before.ErrorReason == v1alpha1.ErrorHealthTimeout):
 		story = append(story, event{corev1.EventTypeNormal, eventRecovered, "Reconcile", "The machine is well again after " + before.ErrorReason})
+	default:
+		story = append(story, healthTurn(before, after)...)
 	}
 	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
 		switch drained.Reason {
@@ -60,6 +75,21 @@ func storyOf(before, after v1alpha1.MachineStatus) []event {
 	return story
 }
 
+// healthTurn tells that a Machine which was well is not, or that it is well again. That an update in place takes the Node
+// away for a while is no turn.
+func healthTurn(before, after v1alpha1.MachineStatus) []event {
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.MachineHealthyCondition)
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.MachineHealthyCondition)
+	switch {
+	case was == nil || is == nil || before.Phase == v1alpha1.MachineUpdating || after.Phase == v1alpha1.MachineUpdating:
+	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
+		return []event{{corev1.EventTypeWarning, is.Reason, "Observe", "The machine is not well any more: " + cmp.Or(is.Message, is.Reason)}}
+	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
+		return []event{{corev1.EventTypeNormal, is.Reason, "Observe", "The machine is well again after " + was.Reason}}
+	}
+	return nil
+}
+
 // news returns the condition of a type if its reason has changed, else nil.
 func news(before, after v1alpha1.MachineStatus, conditionType string) *metav1.Condition {
 	was, is := meta.FindStatusCondition(before.Conditions, conditionType), meta.FindStatusCondition(after.Conditions, conditionType)
@@ -78,29 +108,54 @@ func versionOf(status v1alpha1.MachineStatus) string {
 
 // recorder emits the events of the controller.
 type recorder struct {
-	inner   events.EventRecorder
-	limiter flowcontrol.PassiveRateLimiter
+	inner        events.EventRecorder
+	clock        clock.PassiveClock
+	metrics      *Metrics
+	usual, turns flowcontrol.PassiveRateLimiter
+	// ofOne has the limiters of single Machines that turned for the worse, by UID.
+	ofOne sync.Map
 }
 
-func newRecorder(inner events.EventRecorder, clock clock.PassiveClock) recorder {
-	return recorder{inner: inner, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventBurst, clock)}
+func newRecorder(inner events.EventRecorder, clock clock.PassiveClock, metrics *Metrics) *recorder {
+	return &recorder{
+		inner: inner, clock: clock, metrics: metrics,
+		usual: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(usualPerSecond, usualBurst, clock),
+		turns: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(turnsPerSecond, turnsBurst, clock),
+	}
 }
+
+// accepts tells whether e is within the bounds.
+func (r *recorder) accepts(machine *v1alpha1.Machine, e event) bool {
+	if e.usual() {
+		return r.usual.TryAccept()
+	}
+	one, found := r.ofOne.Load(machine.UID)
+	if !found {
+		one, _ = r.ofOne.LoadOrStore(machine.UID,
+			flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(turnsPerMinuteOfOne/60.0, turnsBurstOfOne, r.clock))
+	}
+	return one.(flowcontrol.PassiveRateLimiter).TryAccept() && r.turns.TryAccept()
+}
+
+// forget forgets a Machine that is gone.
+func (r *recorder) forget(uid types.UID) { r.ofOne.Delete(uid) }
 
 // story tells what has happened to a Machine since its status was before.
-func (r recorder) story(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
+func (r *recorder) story(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
 	for _, e := range storyOf(before, machine.Status) {
 		r.tell(machine, e)
 	}
 }
 
 // repaired tells that a Machine's instance was made anew.
-func (r recorder) repaired(machine *v1alpha1.Machine, why string) {
+func (r *recorder) repaired(machine *v1alpha1.Machine, why string) {
 	r.tell(machine, event{corev1.EventTypeWarning, eventRepaired, "Repair", "Making the instance anew: " + why})
 }
 
-func (r recorder) tell(machine *v1alpha1.Machine, e event) {
+func (r *recorder) tell(machine *v1alpha1.Machine, e event) {
 	const longest = 1024 // the API server's limit for a note
-	if !r.limiter.TryAccept() {
+	if !r.accepts(machine, e) {
+		r.metrics.droppedEvents.WithLabelValues(e.kind).Inc()
 		return
 	}
 	if len(e.note) > longest {

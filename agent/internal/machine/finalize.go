@@ -258,6 +258,7 @@ func (c *Controller) owns(s *scope, found *corev1.Node) bool {
 
 func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.stalls.forget(machine.UID)
+	c.events.forget(machine.UID)
 	c.replaced.Delete(machine.UID)
 	c.repairs.DeleteEntry(string(machine.UID))
 	c.Pace.Forget(machine.UID)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -251,6 +252,28 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.requests.removed).To(BeEmpty())
 	})
+}
+
+func TestANodeThatLostItsMachineBeforeItsFirstLookIsAnOrphan(t *testing.T) {
+	b := newBed(t)
+	register := func(name, providerID string, labels map[string]string) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+		b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())
+		t.Cleanup(func() { _ = b.admin.Delete(context.Background(), node) })
+	}
+	hollow := map[string]string{v1alpha1.HollowNodeLabel: "true"}
+	register("stray-registered", "hollowfleet://"+b.namespace+"/stray-registered", hollow)
+	register("stray-foreign", "hollowfleet://another/stray-foreign", hollow)
+	register("stray-renamed", "hollowfleet://"+b.namespace+"/another", hollow)
+	register("stray-nameless", "", hollow)
+	register("stray-real", "hollowfleet://"+b.namespace+"/stray-real", nil)
+	strays := b.controller.Strays()
+	for range 2 {
+		_, err := strays.Look(t.Context())
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	orphans, _ := strays.Orphans()
+	b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{Nodes: 1, Names: []string{"node/stray-registered"}})))
 }
 
 func TestFrozen(t *testing.T) {

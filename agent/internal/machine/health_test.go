@@ -47,6 +47,7 @@ func TestHealth(t *testing.T) {
 		b.setReady(node, corev1.ConditionUnknown)
 		b.reconcile(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeStatusUnknown))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Warning NodeStatusUnknown The machine is not well any more")))
 		b.clock.Step(time.Hour)
 		b.frozenFor = 58 * time.Minute
 		b.Expect(b.reconcile(machine).RequeueAfter).To(BeNumerically("~", 3*time.Minute, time.Second))
@@ -84,6 +85,12 @@ func TestHealth(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineHealthyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
 		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnhealthyNodeCondition))
+		b.Expect(b.events()).To(ConsistOf(And(ContainSubstring("Warning UnhealthyNodeCondition"), ContainSubstring("task hung"))))
+		b.reconcile(machine)
+		b.Expect(b.events()).To(BeEmpty(), "told once")
+		b.setReady(node, corev1.ConditionTrue)
+		b.reconcile(machine)
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("Normal Healthy The machine is well again after UnhealthyNodeCondition")))
 	})
 	t.Run("should count the creation anew when the user has put the configuration right", func(t *testing.T) {
 		b := newBed(t)
@@ -122,4 +129,20 @@ func TestVersionSkew(t *testing.T) {
 	b.serverVersion = "v1.38.0"
 	b.reconcile(older)
 	b.Expect(older.Status.ErrorReason).To(BeEmpty(), "a node that runs is not failed by an upgrade of its API server")
+
+	b.serverVersion = "v1.37.1"
+	old := b.create("skew-lost", func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.37.1" })
+	b.ready(old)
+	b.serverVersion = "v1.41.0"
+	b.driver.Finish(old.Name)
+	made := len(b.driver.Calls())
+	b.reconcile(old)
+	b.Expect(old.Status.ErrorReason).To(BeEmpty(), "a node that ran is not lost to an upgrade of its API server")
+	b.Expect(b.driver.Calls()).To(HaveLen(made+1), "its instance is made anew")
+	b.read(old)
+	old.Spec.Versions.Kubelet = "v1.36.0"
+	b.Expect(b.admin.Update(b.t.Context(), old)).To(Succeed())
+	b.driver.Finish(old.Name)
+	b.reconcile(old)
+	b.Expect(old.Status.ErrorReason).To(Equal(v1alpha1.ErrorUnsupportedKubeletVersion), "one that it never ran is refused")
 }

@@ -8,6 +8,7 @@ type Metrics struct {
 	strays  *prometheus.GaugeVec
 	// strayNodes and strayRequests are what strays is, of Nodes and of certificate requests.
 	strayNodes, strayRequests prometheus.Gauge
+	droppedEvents             *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -29,8 +30,12 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "hollowfleet_stray_certificate_requests",
 			Help: "Nodes for which a certificate was requested and the hub has no Machine. The requests are never deleted.",
 		}),
+		droppedEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hollowfleet_machine_events_dropped_total",
+			Help: "Events on Machines that were not sent because there were too many (type).",
+		}, []string{"type"}),
 	}
-	registerer.MustRegister(m.repairs, m.strays, m.strayNodes, m.strayRequests)
+	registerer.MustRegister(m.repairs, m.strays, m.strayNodes, m.strayRequests, m.droppedEvents)
 	return m
 }
 

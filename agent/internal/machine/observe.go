@@ -94,7 +94,7 @@ func (c *Controller) since(t time.Time) time.Duration {
 // observeUpdate finds out, before anything is drained, whether an instance that is out of date may be updated now.
 func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 	s.Update.Cordoned = s.Node != nil && s.Node.Annotations[v1alpha1.NodeCordonedAnnotation] == node.ForUpdate
-	if s.Terminal == nil && s.InstanceKnown && (s.Instance == nil || !s.Instance.UpToDate) {
+	if s.Terminal == nil && plan.BringsKubelet(s.Observation) {
 		s.Terminal = plan.Skewed(s.Machine, c.ServerVersion())
 	}
 	if !plan.OutOfDate(s.Observation) || !plan.Joined(s.Observation) {

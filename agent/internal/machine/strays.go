@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -141,7 +142,7 @@ func (s *Strays) look(ctx context.Context) (news bool, err error) {
 	return news, nil
 }
 
-// nodes returns the names of the Nodes that an agent of this cluster has tied to a Machine.
+// nodes returns the names of the Nodes that were made for Machines of this cluster.
 func (s *Strays) nodes(ctx context.Context) ([]string, error) {
 	nodes := &corev1.NodeList{}
 	if err := s.controller.Target.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -149,11 +150,18 @@ func (s *Strays) nodes(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for i := range nodes.Items {
-		if nodes.Items[i].Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == s.controller.ClusterName {
+		if madeFor(s.controller.ClusterName, &nodes.Items[i]) {
 			names = append(names, nodes.Items[i].Name)
 		}
 	}
 	return names, nil
+}
+
+// madeFor tells whether an agent of cluster has tied node to a Machine, or node has registered as a hollow one of cluster:
+// it may have lost its Machine before the agent came to it.
+func madeFor(cluster string, node *corev1.Node) bool {
+	return node.Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == cluster ||
+		node.Labels[v1alpha1.HollowNodeLabel] != "" && strings.HasSuffix(node.Spec.ProviderID, "://"+cluster+"/"+node.Name)
 }
 
 // tell logs those of names that are not known, if they are not the same as the last time, and returns how many

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -176,8 +177,10 @@ func TestUpdateInPlace(t *testing.T) {
 		b.ready(machine)
 		b.driver.Fail("Update", trouble("no spare parts"))
 		b.change(machine, `{"size":2}`)
-		_, err := b.tryReconcile(machine)
-		b.Expect(err).To(MatchError(ContainSubstring("no spare parts")))
+		b.Eventually(func() error {
+			_, err := b.tryReconcile(machine)
+			return err
+		}).WithTimeout(agenttest.Wait).Should(MatchError(ContainSubstring("no spare parts")), "after a conflict with the control plane it is tried again")
 		b.read(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed))
 		b.updated(machine)

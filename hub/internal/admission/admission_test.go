@@ -100,7 +100,10 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 			m.Spec.ProviderConfig = v1alpha1.ProviderConfig{Provider: "hollow", Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
 		}),
 		"kubelet version without v": with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "1.36.2-rc.1+build.5" }),
-		"no replicas":               with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) }),
+		"kubelet version with all that one may have": with(machine(), func(m *v1alpha1.Machine) {
+			m.Spec.Versions.Kubelet = "v1.36.2-0.x-y.-.01a+build.05"
+		}),
+		"no replicas": with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) }),
 		"as many labels as can be": with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(15), many(63)
 		}),
@@ -163,6 +166,16 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			"kubelet", "write it as v1.36.2"},
 		"kubelet version with leading zero": {with(set(), func(s *v1alpha1.MachineSet) { s.Spec.Template.Spec.Versions.Kubelet = "v1.036.2" }),
 			"kubelet", "write it as v1.36.2"},
+		"kubelet version with empty identifiers before release": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2-.." }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
+		"kubelet version with leading zero before release": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2-01" }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
+		"kubelet version with empty identifier of a build": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2+a..b" }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
+		"kubelet version with nothing after the dash": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2-" }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
+		"kubelet version with nothing after the plus": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2-rc.1+" }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
 		"machine name too long": {with(machine(), func(m *v1alpha1.Machine) { m.Name = strings.Repeat("a", 64) }),
 			"metadata.name", "at most 63 characters"},
 		"set name too long": {with(set(), func(s *v1alpha1.MachineSet) { s.Name = strings.Repeat("a", 58) }),

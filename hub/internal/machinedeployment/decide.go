@@ -112,6 +112,10 @@ func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSe
 		// Sets of older templates keep theirs until their Machines are gone: what they have is what was tried
 		// together, and what a rollback goes back to is made up to date then.
 		wanted.Spec.Template = plan.Propagate(set.Spec.Template, spec.Template, set.Spec.Selector.MatchLabels)
+	} else if s.machines[set.UID].Total > 0 {
+		// All but timeouts, which say how long a Machine is waited for on its way out: what holds a rollout up can be cut
+		// short in the deployment.
+		wanted.Spec.Template.Spec.Timeouts = spec.Template.Spec.Timeouts.DeepCopy()
 	}
 	// A set without Machines has nothing to grow from; it learns the number when it is used again.
 	if setReplicas(wanted) > 0 {

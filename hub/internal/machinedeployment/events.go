@@ -65,8 +65,8 @@ func progressEvent(before, after *metav1.Condition) *notice.Event {
 		return new(notice.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingSurge:
 		return new(notice.Normal("RolloutAwaitsSurge", "Rollout", after.Message))
-	case v1alpha1.ReasonProgressDeadlineExceeded:
-		return new(notice.Warning(v1alpha1.ReasonProgressDeadlineExceeded, "Rollout", after.Message))
+	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion:
+		return new(notice.Warning(after.Reason, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {
 		return new(notice.Normal("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))

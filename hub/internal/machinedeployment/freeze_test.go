@@ -58,6 +58,29 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 	}
 }
 
+func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.MinReadySeconds = 300 })
+	f.reconcile()
+	f.reconcileSets()
+	for _, machine := range f.machines() {
+		hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+	}
+	frozen := func(status metav1.ConditionStatus, reason string) {
+		hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, status, reason)
+		f.reconcile()
+	}
+	frozen(metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
+	result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(result.RequeueAfter).To(BeZero(), "there is nothing to wake for before the thaw")
+	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(2))
+	f.Expect(f.deployment.Status.AvailableReplicas).To(BeZero())
+	frozen(metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(2))
+}
+
 // agree tells whether label and condition say the same.
 func (f *fixture) agree() bool {
 	f.t.Helper()

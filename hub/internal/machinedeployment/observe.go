@@ -28,6 +28,10 @@ const livePage = 500
 type scope struct {
 	deployment *v1alpha1.MachineDeployment
 	frozen     freeze.Verdict
+	// clock is the time that the Machines have come to.
+	clock time.Time
+	// kubernetes is the version of the cluster's API server; empty if it is not known.
+	kubernetes string
 	// sets are those that the deployment owns, oldest first; current is the one of its template, if there is.
 	sets    []*v1alpha1.MachineSet
 	current *v1alpha1.MachineSet
@@ -53,15 +57,22 @@ type scope struct {
 type members struct {
 	tally.Counts
 	facts []plan.Machine
+	// failed are those that have failed and are not being deleted.
+	failed []failure
+}
+
+// failure says why a Machine failed.
+type failure struct {
+	machine, reason, message string
 }
 
 // observe reads what counts for deployment.
 func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, now time.Time, options ...client.ListOption) (*scope, error) {
-	s := &scope{deployment: deployment, machines: map[types.UID]*members{}}
-	var err error
-	if s.frozen, err = c.frozen(ctx, reader, deployment); err != nil {
+	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}}
+	if err := c.readCluster(ctx, reader, s); err != nil {
 		return nil, err
 	}
+	var err error
 	var collisions int32
 	if deployment.Status.CollisionCount != nil {
 		collisions = *deployment.Status.CollisionCount
@@ -77,8 +88,11 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	}
 	// Before the Machines are read: what a set's controller does from here on may not be among them.
 	s.unseen = c.unseen(s)
-	if err := s.readMachines(ctx, reader, now, options); err != nil {
+	if err := s.readMachines(ctx, reader, options); err != nil {
 		return nil, err
+	}
+	if s.clock.Before(now) {
+		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
 	s.frozen = s.overshoot(c.Safety).Besides(s.frozen)
 	return s, nil
@@ -145,11 +159,11 @@ func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-func (s *scope) readMachines(ctx context.Context, reader client.Reader, now time.Time, options []client.ListOption) error {
+func (s *scope) readMachines(ctx context.Context, reader client.Reader, options []client.ListOption) error {
 	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
 	// Nothing below changes a Machine, so the cache need not copy them.
 	options = append(options, client.InNamespace(s.deployment.Namespace), client.UnsafeDisableDeepCopy)
-	return tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, minReady, now) }, options...)
+	return tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, minReady, s.clock) }, options...)
 }
 
 func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) {
@@ -168,6 +182,9 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	state := tally.Of(machine, minReady, now)
 	owner.Add(state)
 	s.counts.Add(state)
+	if state.Failed && !state.Deleting {
+		owner.failed = append(owner.failed, failure{machine.Name, machine.Status.ErrorReason, machine.Status.ErrorMessage})
+	}
 	owner.facts = append(owner.facts, plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, Deleting: state.Deleting,
 		Ready: state.Ready, Available: state.Available, Marked: state.Marked, Priority: state.Priority,
@@ -175,27 +192,38 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	})
 }
 
-// frozen says whether anything freezes deployment: itself or its cluster.
-func (c *Controller) frozen(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (freeze.Verdict, error) {
-	cluster := &v1alpha1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Name: deployment.Spec.ClusterName}, cluster)
+// readCluster finds out whether anything freezes the deployment, itself or its cluster, and which kubelets that allows.
+func (c *Controller) readCluster(ctx context.Context, reader client.Reader, s *scope) error {
+	name, cluster := s.deployment.Spec.ClusterName, &v1alpha1.Cluster{}
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster)
 	if apierrors.IsNotFound(err) {
 		cluster = nil
 	} else if err != nil {
-		return freeze.Verdict{}, fmt.Errorf("getting cluster %s: %w", deployment.Spec.ClusterName, err)
+		return fmt.Errorf("getting cluster %s: %w", name, err)
 	}
-	return freeze.First(
-		freeze.OfAnnotation("MachineDeployment", deployment),
-		freeze.OfCluster(deployment.Spec.ClusterName, deployment.Namespace, cluster),
+	s.frozen = freeze.First(
+		freeze.OfAnnotation("MachineDeployment", s.deployment),
+		freeze.OfCluster(name, s.deployment.Namespace, cluster),
 		c.Agents.Verdict(cluster),
-	), nil
+	)
+	s.clock = freeze.Clock(cluster, s.clock)
+	if cluster != nil {
+		s.kubernetes = cluster.Status.KubernetesVersion
+	}
+	return nil
+}
+
+// refused says why the agent would refuse new Machines of template; empty if it would not, or nobody knows.
+func (s *scope) refused(template v1alpha1.MachineTemplate) string {
+	return v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, s.kubernetes, template.Metadata.Annotations)
 }
 
 // input is what the planner needs to know.
 func (s *scope) input() plan.Input {
 	in := plan.Input{
 		Replicas: replicas(s.deployment), Strategy: s.deployment.Spec.Strategy, Paused: s.deployment.Spec.Paused,
-		Frozen: s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.facts(s.unseen),
+		Refused: s.refused(s.deployment.Spec.Template) != "",
+		Frozen:  s.frozen.Frozen, Deleting: s.deployment.DeletionTimestamp != nil, Peers: s.peers.facts(s.unseen),
 	}
 	for _, set := range s.sets {
 		facts := plan.Set{
@@ -203,6 +231,7 @@ func (s *scope) input() plan.Input {
 			Unseen:   s.unseen[set.UID],
 			Priority: tally.Priority(set.Spec.Template.Metadata.Annotations),
 			SizedFor: sizedFor(set), Locked: locked(set), Machines: s.machines[set.UID].facts,
+			Refused: s.refused(set.Spec.Template) != "",
 		}
 		if set.DeletionTimestamp != nil {
 			facts.Replicas, facts.Unseen, facts.Locked = 0, false, false // It makes no more Machines, and cannot be scaled.

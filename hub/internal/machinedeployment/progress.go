@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -83,15 +84,21 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	status, want := &s.deployment.Status, int32(replicas(s.deployment))
 	condition := metav1.Condition{Status: metav1.ConditionTrue}
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
-	allUpdated := s.current != nil && status.UpdatedReplicas == status.Replicas
+	allUpdated := s.allUpdated()
 	switch {
 	case allUpdated && status.Replicas == want && status.AvailableReplicas >= want,
 		// A Machine that is lost or added later is no rollout.
-		allUpdated && old != nil && old.Reason == v1alpha1.ReasonNewMachineSetAvailable && !s.renumbered:
+		allUpdated && old != nil && old.Reason == v1alpha1.ReasonNewMachineSetAvailable && !s.renumbered && !s.heldBack():
 		condition.Reason = v1alpha1.ReasonNewMachineSetAvailable
 	case s.deployment.Spec.Paused:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
 		condition.Message = "spec.paused is set: no machine is replaced until it is unset"
+		if refused := s.refusal(); refused != "" {
+			condition.Message += ". Nor would any be then: " + refused
+		}
+	case s.heldBack():
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion
+		condition.Message = standing(s) + ", and no more will get it: " + s.refusal()
 	case byRequest(s.deployment) && status.Replicas == want && status.AvailableReplicas >= want:
 		condition.Reason = v1alpha1.ReasonAwaitingRequest
 		condition.Message = standing(s) + ": " + request(s.deployment)
@@ -106,12 +113,33 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	return condition
 }
 
-// standing counts, and names what an update in place cannot get past.
+// refusal says why no Machine gets the current template, and what a user can do; empty if Machines get it.
+func (s *scope) refusal() string {
+	problem := s.refused(s.deployment.Spec.Template)
+	if problem == "" {
+		return ""
+	}
+	return fmt.Sprintf("spec.template.spec.versions.kubelet: %s: choose another, or allow it with the annotation %s=true in spec.template.metadata.annotations",
+		problem, v1alpha1.AllowKubeletVersionSkewAnnotation)
+}
+
+// heldBack tells whether there would be more Machines of the current template if it were not refused.
+func (s *scope) heldBack() bool {
+	have := 0
+	if s.current != nil {
+		have = setReplicas(s.current)
+	}
+	return have < replicas(s.deployment) && s.refusal() != ""
+}
+
+// standing counts, and names what the rollout cannot get past: Machines of the current template that failed, and those
+// whose update in place did.
 func standing(s *scope) string {
 	text := fmt.Sprintf("%d of %d machines have the current template", s.updated(), replicas(s.deployment))
 	if s.current == nil {
 		return text
 	}
+	text += failures(s.machines[s.current.UID].failed)
 	var failed []string
 	for _, machine := range s.machines[s.current.UID].facts {
 		if machine.Update == v1alpha1.ReasonUpdateFailed && !machine.Deleting {
@@ -122,6 +150,15 @@ func standing(s *scope) string {
 		return text
 	}
 	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, notice.Few(slices.Sorted(slices.Values(failed))))
+}
+
+// failures tells how many Machines failed, and why the first of them did: mostly it is the same with all.
+func failures(failed []failure) string {
+	if len(failed) == 0 {
+		return ""
+	}
+	first := slices.MinFunc(failed, func(a, b failure) int { return cmp.Compare(a.machine, b.machine) })
+	return fmt.Sprintf("; %d failed, %s for the reason %s: %s", len(failed), first.machine, first.reason, first.message)
 }
 
 // byRequest tells whether users choose the next Machine.

@@ -155,3 +155,37 @@ func TestRemediationOfASetIsTheDeploymentsToo(t *testing.T) {
 	say(metav1.ConditionTrue, v1alpha1.ReasonWithinMaxUnhealthy)
 	f.Expect(f.condition(v1alpha1.RemediationAllowedCondition).Status).To(Equal(metav1.ConditionTrue))
 }
+
+func TestProgressSaysWhyNewMachinesFailed(t *testing.T) {
+	f := stuckRollout(t, 600)
+	sets := f.list()
+	for _, machine := range f.machines() {
+		if !metav1.IsControlledBy(&machine, &sets[1]) {
+			continue
+		}
+		machine.Status.Phase, machine.Status.ErrorReason = v1alpha1.MachineFailed, v1alpha1.ErrorMachineClassNotFound
+		machine.Status.ErrorMessage = "no MachineClass small: create it"
+		f.Expect(f.direct.Status().Update(t.Context(), &machine)).To(Succeed())
+	}
+	f.Expect(f.after(4 * pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(MatchRegexp(
+		`^1 of 2 machines have the current template; 1 failed, pool-\S+ for the reason MachineClassNotFound: no MachineClass small: create it$`))
+}
+
+func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle(func() {})
+	victim := f.machines()[0]
+	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
+	f.Expect(f.after(4*pace.Interval)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
+	status := f.refresh().Status
+	f.Expect([]int32{status.Replicas, status.TerminatingReplicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).
+		To(Equal([]int32{2, 1, 1, 1, 1}))
+	f.reconcileSets()
+	f.clock.SetTime(f.clock.Now().Add(pace.Longest))
+	f.reconcileSets()
+	set := f.list()[0].Status
+	f.Expect([]int32{set.Replicas, set.TerminatingReplicas, set.ReadyReplicas, set.AvailableReplicas}).To(Equal([]int32{2, 1, 1, 1}))
+	f.settle(func() {})
+	f.Expect(f.refresh().Status.TerminatingReplicas).To(BeZero())
+}

@@ -23,6 +23,7 @@ func report(s *scope, actErr error, now time.Time) {
 	status.UpdatedReplicas = int32(s.updated())
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
+	status.TerminatingReplicas = int32(s.counts.Terminating())
 	status.UnavailableReplicas = int32(max(replicas(deployment)-s.counts.Available, 0))
 	list := []metav1.Condition{available(s), replicaFailure(s, actErr)}
 	if allowed := remediationAllowed(s); allowed != nil {
@@ -60,13 +61,23 @@ func (c *Controller) tellProgress(deployment *v1alpha1.MachineDeployment, before
 	}
 }
 
-// updated is the number of Machines of the current template, without those that are still to be updated in place.
+// updated is the number of Machines of the current template, without those that are still to be updated in place and
+// those that are being deleted.
 func (s *scope) updated() int {
 	if s.current == nil {
 		return 0
 	}
 	counts := s.machines[s.current.UID]
-	return counts.Total - counts.Updating
+	return counts.Active - counts.Updating
+}
+
+// allUpdated tells whether all Machines, those being deleted too, have the current template.
+func (s *scope) allUpdated() bool {
+	if s.current == nil {
+		return false
+	}
+	counts := s.machines[s.current.UID]
+	return counts.Total == s.counts.Total && counts.Updating == 0
 }
 
 func available(s *scope) metav1.Condition {

@@ -88,7 +88,8 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 	return nil
 }
 
-// hand changes all of machine that says to which set it belongs, and gives it that set's template.
+// hand changes all of machine that says to which set it belongs, and gives it that set's template,
+// beside what somebody has set on this Machine.
 func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revision int64) {
 	for i, owner := range machine.OwnerReferences {
 		if owner.UID == source.UID {
@@ -96,7 +97,8 @@ func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revisi
 		}
 	}
 	machinesets.TemplateOf(target).Give(machine)
-	machine.Spec.MachineTemplateBody = *target.Spec.Template.Spec.DeepCopy()
+	body := target.Spec.Template.Spec.DeepCopy()
+	machine.Spec.Versions, machine.Spec.ProviderConfig = body.Versions, body.ProviderConfig
 	delete(machine.Labels, v1alpha1.UpdateInPlaceLabel)
 	annotate(&machine.ObjectMeta, v1alpha1.InPlaceUpdateAnnotation, strconv.FormatInt(revision, 10))
 }

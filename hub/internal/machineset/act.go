@@ -56,7 +56,11 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		}
 	}
 	c.judge(s)
-	decided := plan.Decide(s.input)
+	decided, carriedOut, err := c.decide(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	defer carriedOut()
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "create", decided.Create, "delete", len(decided.Delete),
 		"adopt", len(decided.Adopt), "release", len(decided.Release), "replace", len(decided.Replace),
 		"update", len(decided.Update), "why", decided.Why)
@@ -98,6 +102,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	})
 	now := c.Clock.Now()
 	s.known.replacements.Made(created)
+	c.known.publish(s.known)
 	s.known.brake.count(created, now)
 	s.known.arrivals.Made(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
@@ -160,7 +165,11 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 		if err := c.Client.Patch(ctx, machine, patch); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		return c.deleteOne(ctx, s.set, failed[i].Machine)
+		if err := c.deleteOne(ctx, s.set, failed[i].Machine); err != nil {
+			return err
+		}
+		remediatedEvent(s.set.Name, failed[i].Why).Send(c.Recorder, machine)
+		return nil
 	})
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesReplaced.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))

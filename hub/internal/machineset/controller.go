@@ -4,6 +4,7 @@ package machineset
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -53,6 +54,8 @@ type Controller struct {
 	expected expectations
 	pacer    pace.Pacer
 	known    memory
+	// replacing is held by the set of a deployment that begins to replace Machines.
+	replacing sync.Mutex
 }
 
 // New returns a Controller.
@@ -77,7 +80,12 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	s.remember()
+	c.remember(s)
+	if s.deployment != nil {
+		if err := c.countElsewhere(ctx, c.Client, s, false); err != nil {
+			return reconciler.Next{}, err
+		}
+	}
 	var next reconciler.Next
 	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
 	var actErr error
@@ -121,9 +129,10 @@ func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.Machi
 var ownedPace = pace.Bounds{First: 6 * pace.Interval, Longest: pace.Longest}
 
 // remember notes what the Machines show for later reconciliations.
-func (s *scope) remember() {
+func (c *Controller) remember(s *scope) {
 	s.known.marks.keep(s.input.Machines)
 	s.known.replacements.Note(s.input.Machines, s.missing(), int(s.set.Status.Replicas)-s.counts.Total)
+	c.known.publish(s.known)
 }
 
 // strangers are the Machines that the set owns although its selector does not match them.

@@ -52,3 +52,20 @@ func minReadySecondsEndsAtItsDeadline(t *testing.T) {
 	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
 	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
 }
+
+// What follows from silence is nothing that a scheduler or an autoscaler could see.
+func TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 3600 })
+	f.reconcile()
+	machine := f.machines()[0]
+	hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+	f.silence()
+	f.pass(2 * time.Hour)
+	f.Expect(f.reconcile().RequeueAfter).To(BeZero(), "there is nothing to wake for before the thaw")
+	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(1))
+	f.Expect(f.set.Status.AvailableReplicas).To(BeZero())
+	f.speak()
+	f.reconcile()
+	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
+}

@@ -28,6 +28,11 @@ func replacedEvent(count int, failed []plan.Victim) notice.Event {
 	return notice.Normal("MachinesReplaced", "Replace", fmt.Sprintf("Replacing %s that failed: %s", machines(count), named(failed)))
 }
 
+// remediatedEvent is about a Machine that failed; replacedEvent tells the same of its set.
+func remediatedEvent(set, why string) notice.Event {
+	return notice.Warning("Remediated", "Replace", fmt.Sprintf("MachineSet %s deletes this machine and makes another for it: %s", set, why))
+}
+
 func updatedEvent(count int) notice.Event {
 	return notice.Normal("MachinesUpdated", "Update", "Brought "+machines(count)+" up to date with the template")
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -327,4 +328,52 @@ func TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead(t *testing.T) {
 	}
 	f.Expect(f.writes.Counts()).To(BeEmpty())
 	f.Expect(live.Load()).To(BeZero(), "live reads at rest")
+}
+
+func TestATimeoutThatAPersonSetsOnAnOwnedMachineStays(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	drain := func(of *v1alpha1.Machine) string {
+		if of.Spec.Timeouts == nil || of.Spec.Timeouts.Drain == nil {
+			return "none"
+		}
+		return of.Spec.Timeouts.Drain.Duration.String()
+	}
+	patch := func(name, merge string) {
+		f.Expect(f.direct.Patch(t.Context(), f.machine(name), client.RawPatch(types.MergePatchType, []byte(merge)))).To(Succeed())
+	}
+	template := func(drain *metav1.Duration, conditions ...string) {
+		f.update(func(set *v1alpha1.MachineSet) {
+			set.Spec.Template.Spec.Timeouts = &v1alpha1.MachineTimeouts{Health: &metav1.Duration{Duration: time.Hour}, Drain: drain}
+			set.Spec.Template.Spec.UnhealthyNodeConditions = conditions
+		})
+	}
+	template(&metav1.Duration{Duration: 2 * time.Hour}, "KernelDeadlock")
+	f.reconcile()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"), "a new machine has all it needs from its create")
+	names := active(f.machines())
+	patch(names[0], `{"spec":{"timeouts":{"drain":"5m"}}}`)
+	patch(names[1], `{"spec":{"unhealthyNodeConditions":["DiskPressure"]}}`)
+	f.reconcile()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey("patch Machine"), "what a person has set is nothing to mend")
+
+	template(&metav1.Duration{Duration: 3 * time.Hour}, "ReadonlyFilesystem")
+	f.reconcile()
+	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("patch Machine", 3), "one write per machine and change")
+	f.Expect(drain(f.machine(names[0]))).To(Equal("5m0s"), "a person's")
+	f.Expect(f.machine(names[0]).Spec.Timeouts.Health.Duration).To(Equal(time.Hour), "the other fields are the template's")
+	f.Expect(f.machine(names[0]).Spec.UnhealthyNodeConditions).To(ConsistOf("ReadonlyFilesystem"))
+	f.Expect(drain(f.machine(names[1]))).To(Equal("3h0m0s"))
+	f.Expect(f.machine(names[1]).Spec.UnhealthyNodeConditions).To(ConsistOf("DiskPressure"), "a person's")
+	f.Expect(drain(f.machine(names[2]))).To(Equal("3h0m0s"), "nobody has touched it")
+
+	patch(names[0], `{"spec":{"timeouts":{"drain":null}}}`)
+	patch(names[1], `{"spec":{"unhealthyNodeConditions":null}}`)
+	f.reconcile()
+	f.Expect(drain(f.machine(names[0]))).To(Equal("3h0m0s"), "what is taken away, the set gives again")
+	f.Expect(f.machine(names[1]).Spec.UnhealthyNodeConditions).To(ConsistOf("ReadonlyFilesystem"))
+	template(nil)
+	f.reconcile()
+	for _, name := range names {
+		f.Expect(drain(f.machine(name))).To(Equal("none"), "it follows the template again")
+	}
 }

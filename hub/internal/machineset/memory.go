@@ -21,9 +21,14 @@ type memory struct {
 	sets map[types.UID]*recollection
 }
 
-// recollection is what is remembered of one set. Only one reconciliation of a set runs at a time.
+// recollection is what is remembered of one set. Only one reconciliation of a set runs at a time; what others may ask
+// for is guarded by the memory's mutex.
 type recollection struct {
-	used         time.Time
+	used time.Time
+	// going are Machines that are being replaced, and owed is for how many that are gone others are to be made.
+	going []types.UID
+	owed  int
+
 	marks        marks
 	brake        brake
 	replacements plan.Replacements
@@ -51,6 +56,30 @@ func (m *memory) of(set types.UID, now time.Time) *recollection {
 	}
 	found.used = now
 	return found
+}
+
+// publish lets others ask for what known says of replacements.
+func (m *memory) publish(known *recollection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known.going, known.owed = known.replacements.Going(), len(known.replacements.Owed())
+}
+
+// unseen returns how many Machines of set are in replacement beside those that are seen.
+func (m *memory) unseen(set types.UID, seen map[types.UID]bool) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.sets[set]
+	if known == nil {
+		return 0
+	}
+	count := known.owed
+	for _, machine := range known.going {
+		if !seen[machine] {
+			count++
+		}
+	}
+	return count
 }
 
 // marks remembers since when each mark for deletion could have been acted on.

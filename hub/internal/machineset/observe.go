@@ -27,6 +27,8 @@ type scope struct {
 	// deployment controls the set; nil if none does.
 	deployment *v1alpha1.MachineDeployment
 	frozen     freeze.Verdict
+	// clock is the time that the Machines have come to.
+	clock time.Time
 	// staleTransfer: the set carries TransferAnnotation, and there is no deployment to take it off again.
 	staleTransfer bool
 	input         plan.Input
@@ -38,6 +40,8 @@ type scope struct {
 	known    *recollection
 	surplus  surplus
 	brake    verdict
+	// elsewhere are the Machines that other sets of the deployment have in replacement.
+	elsewhere map[types.UID]bool
 }
 
 // observe reads what counts for set. Options narrow the Machines to be read.
@@ -64,6 +68,9 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if err != nil {
 		return nil, err
 	}
+	if s.clock.Before(now) {
+		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the set.
+	}
 	s.brake = s.known.brake.verdict(s.input.Replicas, now)
 	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
 	c.measure(s)
@@ -74,13 +81,14 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 	controller := metav1.GetControllerOfNoCopy(machine)
 	owned := controller != nil && controller.UID == s.set.UID
 	if controller != nil && !owned {
+		s.addElsewhere(machine)
 		return
 	}
 	matches := selector.Matches(labels.Set(machine.Labels))
 	if !owned && !matches {
 		return
 	}
-	state := tally.Of(machine, minReady, now)
+	state := tally.Of(machine, minReady, s.clock)
 	facts := plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time,
 		Owned: owned, Orphan: controller == nil, Matches: matches, Deleting: state.Deleting,
@@ -88,9 +96,7 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 		Replaceable: replaceable(machine), Unhealthy: unhealthy(machine),
 		Ready: state.Ready, Available: state.Available,
 	}
-	_, facts.Remediated = machine.Annotations[v1alpha1.RemediationAnnotation]
-	_, facts.Replacement = machine.Annotations[v1alpha1.ReplacesAnnotation]
-	facts.Replacement = facts.Replacement && !state.Ready && !state.Failed && comingUp(machine)
+	facts.Remediated, facts.Replacement = inReplacement(machine, state)
 	if value, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]; marked {
 		facts.Marked, facts.MarkSeen = true, now
 		if !s.held() {
@@ -158,7 +164,7 @@ func (c *Controller) observeAbove(ctx context.Context, reader client.Reader, s *
 	if err != nil {
 		return err
 	}
-	s.deployment = deployment
+	s.deployment, s.clock = deployment, freeze.Clock(cluster, s.input.Now)
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineSet", s.set),
 		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),

@@ -26,6 +26,7 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 	status.Replicas = int32(s.counts.Total)
 	status.ReadyReplicas = int32(s.counts.Ready)
 	status.AvailableReplicas = int32(s.counts.Available)
+	status.TerminatingReplicas = int32(s.counts.Terminating())
 	for _, condition := range []metav1.Condition{
 		available(s), replicaFailure(s, actErr),
 	} {

@@ -26,10 +26,10 @@ func TestScars(t *testing.T) {
 		"outscale #543: selector and labels that part make thousands of machines":              machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver,
 		"CAPI #3163, MCM #688, #155, #354: replacements in flight are limited":                 failedMachinesAreReplacedOneByOneWithinTheBound,
 		"CAPI #3163, MCM #688, #155, #354: too many unhealthy machines stop it, and are named": tooManyUnhealthyMachinesStopRemediation,
-		"CAPI #11974: a soak delay":                         minReadySecondsEndsAtItsDeadline,
-		"CAPI #75: an atomic scale-down of chosen machines": scaleDownTakesTheMachineThatTheAutoscalerMarkedLast,
-		"CAPI #14217: a ceiling on runaway creation":        aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling,
-		"MCM #483: back-off of refused creations":           aRefusedCreationIsNotTriedAgainForEveryEvent,
+		"CAPI #11974: a soak delay":                                         minReadySecondsEndsAtItsDeadline,
+		"CAPI #75: a scale-down takes the machines that were marked for it": scaleDownTakesTheMachineThatTheAutoscalerMarkedLast,
+		"CAPI #14217: a ceiling on runaway creation":                        aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling,
+		"MCM #483: back-off of refused creations":                           aRefusedCreationIsNotTriedAgainForEveryEvent,
 	} {
 		t.Run(name, test)
 	}

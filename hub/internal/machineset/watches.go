@@ -70,11 +70,21 @@ func judged(machine *v1alpha1.Machine) judgement {
 	return judgement{unhealthy: unhealthy(machine), replaceable: replaceable(machine), comingUp: comingUp(machine)}
 }
 
-// ofMachine is the set that owns a Machine; for an orphan, those that could adopt it.
+// ofMachine is the set that owns a Machine, together with the other sets of its deployment if it is part of a
+// replacement: they may be waiting for the end of that. For an orphan, it is those that could adopt it.
 func (c *Controller) ofMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner != nil && owner.Kind == "MachineSet" {
-		return []reconcile.Request{wake.Request(object.GetNamespace(), owner.Name)}
+		own := wake.Request(object.GetNamespace(), owner.Name)
+		deployment := object.GetLabels()[v1alpha1.MachineDeploymentNameLabel]
+		_, remediated := object.GetAnnotations()[v1alpha1.RemediationAnnotation]
+		_, replacement := object.GetAnnotations()[v1alpha1.ReplacesAnnotation]
+		if deployment == "" || !remediated && !replacement {
+			return []reconcile.Request{own}
+		}
+		return append(c.in(ctx, object.GetNamespace(), func(set *v1alpha1.MachineSet) bool {
+			return set.Name != owner.Name && set.Labels[v1alpha1.MachineDeploymentNameLabel] == deployment
+		}), own)
 	}
 	if owner != nil {
 		return nil

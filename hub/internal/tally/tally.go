@@ -96,7 +96,8 @@ type Counts struct {
 	// Total counts all, those being deleted too.
 	Total int
 	// Active counts those which are not being deleted.
-	Active    int
+	Active int
+	// Ready and Available ones are not being deleted.
 	Ready     int
 	Available int
 	Failed    int
@@ -108,11 +109,14 @@ type Counts struct {
 	NextAvailable time.Duration
 }
 
+// Terminating is the number of Machines that are being deleted.
+func (c *Counts) Terminating() int { return c.Total - c.Active }
+
 // Add counts one Machine.
 func (c *Counts) Add(state State) {
 	c.Total++
 	count(&c.Active, !state.Deleting)
-	count(&c.Ready, state.Ready)
+	count(&c.Ready, state.Ready && !state.Deleting)
 	count(&c.Available, state.Available)
 	count(&c.Failed, state.Failed)
 	count(&c.MarkedAvailable, state.Available && state.Marked)

@@ -91,8 +91,11 @@ func TestAdd(t *testing.T) {
 	} {
 		counts.Add(state)
 	}
-	want := Counts{Total: 9, Active: 8, Ready: 6, Available: 2, Failed: 1, MarkedAvailable: 1, Updating: 1, NextAvailable: 3}
+	want := Counts{Total: 9, Active: 8, Ready: 5, Available: 2, Failed: 1, MarkedAvailable: 1, Updating: 1, NextAvailable: 3}
 	if counts != want {
 		t.Errorf("%+v, want %+v", counts, want)
+	}
+	if counts.Terminating() != 1 {
+		t.Errorf("%d terminating, want 1", counts.Terminating())
 	}
 }

@@ -40,6 +40,11 @@ func ClusterFreeze() predicate.Predicate {
 	})
 }
 
+// ClusterVersion lets changes of a Cluster pass that change which kubelets its API server supports.
+func ClusterVersion() predicate.Predicate {
+	return onChange(func(cluster *v1alpha1.Cluster) any { return cluster.Status.KubernetesVersion })
+}
+
 // DeploymentFreeze lets changes of a MachineDeployment pass that freeze or thaw what belongs to it.
 func DeploymentFreeze() predicate.Predicate {
 	return onChange(func(deployment *v1alpha1.MachineDeployment) any {

@@ -57,6 +57,13 @@ func TestMachineCounts(t *testing.T) {
 	})
 }
 
+func TestClusterVersion(t *testing.T) {
+	check(t, ClusterVersion(), &v1alpha1.Cluster{}, []change[*v1alpha1.Cluster]{
+		{"counts", func(c *v1alpha1.Cluster) { c.Status.Machines = &v1alpha1.MachineCounts{Total: 5} }, false},
+		{"version", func(c *v1alpha1.Cluster) { c.Status.KubernetesVersion = "v1.37.1" }, true},
+	})
+}
+
 func TestClusterFreeze(t *testing.T) {
 	cluster := &v1alpha1.Cluster{}
 	cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted

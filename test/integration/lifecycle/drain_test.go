@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -65,9 +66,14 @@ var _ = Describe("A Machine under a workload", func() {
 
 	It("should refuse a kubelet that the API server does not support", func(ctx SpecContext) {
 		member := fleet.Members[0]
-		fleet.NewDeployment(ctx, member, "skewed", 1, func(d *v1alpha1.MachineDeployment) {
-			d.Spec.Template.Spec.Versions.Kubelet = "v1.99.0"
-		})
+		template := fleet.NewDeployment(ctx, member, "skewed", 0).Spec.Template
+		template.Spec.Versions.Kubelet = "v1.99.0"
+		machine := &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: "skewed", Labels: template.Metadata.Labels},
+			Spec:       v1alpha1.MachineSpec{ClusterName: member.Name, MachineTemplateBody: template.Spec},
+		}
+		Expect(fleet.HubClient.Create(ctx, machine)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(fleet.HubClient.Delete(ctx, machine)).To(Succeed()) })
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			machines := fleet.MachinesOf(ctx, g, member, "skewed")
 			g.Expect(machines).To(HaveLen(1))

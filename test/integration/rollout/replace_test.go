@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"math"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -91,20 +90,15 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 	}, SpecTimeout(5*fleettest.Patience))
 
 	It("should lose nothing to a kubelet that the API server does not support, and go back", func(ctx SpecContext) {
-		p := newPool(ctx, "unsupported", 2, rolling(1, 0))
+		p := newPool(ctx, "unsupported", 2, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
 		before := p.identities(ctx)
 		witness := fleet.Watch(ctx, p.member, p.Name)
-		witness.Machines.Hold(fleettest.Bound{Least: 2, Most: math.MaxInt})
+		witness.Machines.Hold(fleettest.Bound{Least: 2, Most: 2})
 		p.edit(ctx, `{"spec":{"template":{"spec":{"versions":{"kubelet":"v1.99.0"}}}}}`)
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			machines := fleet.MachinesOf(ctx, g, p.member, p.Name)
-			g.Expect(machines).To(HaveLen(3))
-			g.Expect(machines).To(ContainElement(HaveField("Status", And(
-				HaveField("Phase", v1alpha1.MachineFailed), HaveField("ErrorReason", v1alpha1.ErrorUnsupportedKubeletVersion),
-				HaveField("FailureMessage", ContainSubstring(v1alpha1.AllowKubeletVersionSkewAnnotation)),
-			))))
-		}).Should(Succeed(), "the new Machine is refused, and the old ones stay")
-		p.progresses(ctx, v1alpha1.ReasonRollingOut)
+		p.progresses(ctx, v1alpha1.ReasonUnsupportedKubeletVersion)
+		code, output := hollow(ctx, "rollout", "status", "machinedeployment", p.Name, "-n", p.Namespace)
+		Expect(code).To(Equal(4), output)
+		Expect(output).To(ContainSubstring(v1alpha1.AllowKubeletVersionSkewAnnotation), "it says what would help")
 		Expect(meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.AvailableCondition)).To(BeTrue())
 
 		Expect(p.rollout(ctx, "undo")).To(ContainSubstring("rolled back to revision 1"))

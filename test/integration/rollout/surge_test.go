@@ -33,7 +33,7 @@ var _ = Describe("MachineDeployments of one surge group", func() {
 		strategy.RollingUpdate.SurgeGroup = "racks"
 		a, b := newPool(ctx, "rack-a", 1, strategy), newPool(ctx, "rack-b", 1, strategy)
 		surplus := watchSurplus(ctx, a, b)
-		a.edit(ctx, `{"spec":{"template":{"spec":{"versions":{"kubelet":"v1.99.0"}}}}}`) // No API server supports it.
+		a.edit(ctx, `{"spec":{"template":{"spec":{"providerConfig":{"valueRef":{"name":"nowhere"}}}}}}`) // There is no such class.
 		Eventually(ctx, func(ctx context.Context) []v1alpha1.Machine { return a.machines(ctx) }).Should(HaveLen(2))
 		b.upgrade(ctx)
 		b.progresses(ctx, v1alpha1.ReasonAwaitingSurge)

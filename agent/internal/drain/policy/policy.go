@@ -36,6 +36,8 @@ type Round struct {
 	Refused []Refusal
 	// Misconfigured are the budgets that will never allow an eviction of a refused pod.
 	Misconfigured []Budget
+	// More: the round ended because it had evicted enough, and some of Refused have not been tried at all.
+	More bool
 }
 
 // Refusal is a pod that could not be evicted now.
@@ -68,19 +70,23 @@ func Split(pods []corev1.Pod, unreachable bool, since func(time.Time) time.Durat
 	return evict, leaving
 }
 
-// Judge tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time.
+// Judge tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time. However late
+// it begins, each pod is tried once: a round that could not try all is followed by another, and each takes many away.
 func Judge(round Round, elapsed, timeout time.Duration) Report {
 	left := left(round)
 	switch {
 	case len(left) == 0:
 		return Report{Over: true, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDrained}
-	case elapsed >= timeout:
+	case elapsed >= timeout && !round.More:
 		return GivenUp(timeout, named(left)+" left")
 	}
 	report := Report{
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining,
 		Message: "waiting for " + named(left),
 		Recheck: min(clamp(elapsed/recheckShare, minRecheck, maxRecheck), timeout-elapsed),
+	}
+	if round.More {
+		report.Recheck = minRecheck
 	}
 	if len(round.Misconfigured) > 0 {
 		report.Reason = v1alpha1.ReasonMisconfiguredBudget

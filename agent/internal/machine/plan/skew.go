@@ -2,42 +2,37 @@ package plan
 
 import (
 	"fmt"
-
-	"k8s.io/apimachinery/pkg/util/version"
+	"strings"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// maxSkew is how many minor versions a kubelet may be older than its API server.
-// https://kubernetes.io/releases/version-skew-policy/#kubelet
-const maxSkew = 3
+// BringsKubelet tells whether the Machine is about to get a kubelet that it has not run before. One that has lost its
+// instance gets the kubelet back that it had, however far the API server has moved on since: nobody is served by one
+// Node less.
+func BringsKubelet(o Observation) bool {
+	switch ran := o.Machine.Status.Versions; {
+	case !o.InstanceKnown:
+		return false
+	case o.Instance != nil:
+		return !o.Instance.UpToDate
+	default:
+		return !Lost(o) || ran == nil || !sameVersion(o.Machine.Spec.Versions.Kubelet, ran.Kubelet)
+	}
+}
+
+func sameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
 
 // Skewed returns the terminal error of a Machine whose kubelet the API server of version server does not support;
 // nil if all is fine, if it cannot be told, or if the user allows it.
 func Skewed(machine *v1alpha1.Machine, server string) *Terminal {
-	if machine.Annotations[v1alpha1.AllowKubeletVersionSkewAnnotation] == "true" {
-		return nil
-	}
-	kubelet, err := version.ParseGeneric(machine.Spec.Versions.Kubelet)
-	if err != nil {
-		return nil
-	}
-	api, err := version.ParseGeneric(server)
-	if err != nil {
-		return nil
-	}
-	var problem string
-	switch {
-	case kubelet.Major() > api.Major(), kubelet.Major() == api.Major() && kubelet.Minor() > api.Minor():
-		problem = "newer than"
-	case kubelet.Major() < api.Major(), kubelet.Minor()+maxSkew < api.Minor():
-		problem = fmt.Sprintf("more than %d minor versions older than", maxSkew)
-	default:
+	problem := v1alpha1.UnsupportedKubelet(machine.Spec.Versions.Kubelet, server, machine.Annotations)
+	if problem == "" {
 		return nil
 	}
 	return &Terminal{
 		Reason: v1alpha1.ErrorUnsupportedKubeletVersion,
-		Message: fmt.Sprintf("spec.versions.kubelet: %s is %s the API server's %s, which Kubernetes does not support: choose another, or allow it with the annotation %s=true",
-			machine.Spec.Versions.Kubelet, problem, server, v1alpha1.AllowKubeletVersionSkewAnnotation),
+		Message: fmt.Sprintf("spec.versions.kubelet: %s: choose another, or allow it with the annotation %s=true",
+			problem, v1alpha1.AllowKubeletVersionSkewAnnotation),
 	}
 }

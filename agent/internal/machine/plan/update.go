@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +74,7 @@ func NodeReady(node *corev1.Node) bool {
 func runsVersion(o Observation) bool {
 	want := o.Machine.Spec.Versions.Kubelet
 	have := o.Node.Status.NodeInfo.KubeletVersion
-	return want == "" || strings.TrimPrefix(want, "v") == strings.TrimPrefix(have, "v")
+	return want == "" || sameVersion(want, have)
 }
 
 // update returns the steps of an update in place. The drain may take many rounds: what comes after DrainNode is

@@ -118,7 +118,7 @@ func (w *work) stuck(in Input) *Pick {
 	switch {
 	case w.wanted() > w.limit:
 		sets = w.all()
-	case in.Paused || w.current == nil || w.current.available < w.current.Replicas:
+	case in.halted() || w.current == nil || w.current.available < w.current.Replicas:
 		return nil
 	case in.Strategy.Type == v1alpha1.InPlace || in.Strategy.Type == v1alpha1.OnDelete:
 		return nil

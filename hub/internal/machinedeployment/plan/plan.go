@@ -49,6 +49,8 @@ type Set struct {
 	SizedFor *int
 	// Locked: Machines are being moved out of it or into it.
 	Locked bool
+	// Refused: the agent would refuse more Machines of its template. Of the new set, Input says so.
+	Refused bool
 	// Machines that it owns, those being deleted too.
 	Machines []Machine
 }
@@ -59,6 +61,9 @@ type Input struct {
 	Strategy v1alpha1.MachineDeploymentStrategy
 	// Paused: no Machine is replaced or updated for its template's sake; scaling goes on.
 	Paused bool
+	// Refused: the agent would refuse Machines of the current template. Until it would not, nothing is replaced or
+	// updated for the template's sake, and none is made; scaling goes on with what there is.
+	Refused bool
 	// Frozen: nothing may be done. Deleting: the deployment itself is being deleted.
 	Frozen, Deleting bool
 	// New is the set of the current template; nil if there is none yet.
@@ -68,6 +73,9 @@ type Input struct {
 	// Peers are the other deployments that share the surge, in any order.
 	Peers []Peer
 }
+
+// halted tells whether the rollout has to stand still, while healing and scaling go on.
+func (in Input) halted() bool { return in.Paused || in.Refused }
 
 // Scale is a change of one set's replicas.
 type Scale struct {
@@ -137,11 +145,11 @@ func Decide(in Input) Plan {
 	}
 	w.resizeSets(in)
 	p := w.plan(in)
-	if !in.Paused && in.Strategy.Type != v1alpha1.OnDelete {
+	if !in.halted() && in.Strategy.Type != v1alpha1.OnDelete {
 		p.Replace = w.unsupported()
 	}
 	// What follows counts on sets that stay as they are.
-	if p.resting() && !in.Paused && in.Strategy.Type == v1alpha1.InPlace {
+	if p.resting() && !in.halted() && in.Strategy.Type == v1alpha1.InPlace {
 		p.Move = w.moves(in.Strategy.InPlace)
 	}
 	if p.Empty() {
@@ -157,7 +165,7 @@ func Decide(in Input) Plan {
 // resizeSets decides the replicas of each set.
 func (w *work) resizeSets(in Input) {
 	switch {
-	case in.Paused:
+	case in.halted():
 		w.resize()
 	case in.Strategy.Type == v1alpha1.Recreate:
 		w.recreate()
@@ -175,9 +183,12 @@ func (w *work) plan(in Input) Plan {
 	p := Plan{Why: "rolling out", Rolling: true}
 	if in.Paused {
 		p.Why, p.Rolling = "scaling while paused", false
+	} else if in.Refused {
+		p.Why, p.Rolling = "scaling without the current template, which is refused", false
 	} else if !slices.ContainsFunc(w.old, func(s *pool) bool { return s.before > 0 || len(s.Machines) > 0 }) {
 		p.Why, p.Rolling = "scaling", false
 	}
+	// That of a template that is refused stays empty: it gives the template its revision, so that one can go back.
 	if w.current == nil && !in.Paused {
 		p.CreateNew, p.NewReplicas = true, w.wantedNew
 	}

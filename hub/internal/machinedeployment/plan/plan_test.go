@@ -68,6 +68,11 @@ func (s Set) unseen() Set {
 	return s
 }
 
+func (s Set) refused() Set {
+	s.Refused = true
+	return s
+}
+
 func (s Set) sizedFor(n int) Set {
 	s.SizedFor = &n
 	return s
@@ -259,6 +264,52 @@ var decisions = map[string]struct {
 	"paused: takes the marked machine although it is available": {
 		Input{Replicas: 2, Paused: true, Strategy: rolling("1", "0"), New: current(2, 2, 1), Old: []Set{set("old", 2, 2, 1).marked(1)}},
 		"new 2→1",
+	},
+	"refused: gives the template an empty set, and takes nothing away": {
+		Input{Replicas: 3, Refused: true, Strategy: rolling("1", "1"), Old: []Set{set("old", 3, 3, 3)}}, "create 0",
+	},
+	"refused: makes nothing of a new deployment": {
+		Input{Replicas: 3, Refused: true, Strategy: rolling("1", "0")}, "create 0",
+	},
+	"refused and paused: makes no set": {
+		Input{Replicas: 3, Refused: true, Paused: true, Strategy: rolling("1", "0"), Old: []Set{set("old", 3, 3, 3)}}, "",
+	},
+	"refused: fills no new set": {
+		Input{Replicas: 3, Refused: true, Strategy: rolling("1", "0"), New: current(0, 0, 0)}, "",
+	},
+	"refused: takes nothing away without surge": {
+		Input{Replicas: 3, Refused: true, Strategy: rolling("0", "1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "",
+	},
+	"refused: recreates nothing": {
+		Input{Replicas: 3, Refused: true, Strategy: recreate, Old: []Set{set("old", 3, 3, 3)}}, "create 0",
+	},
+	"refused: on delete, leaves the place to the old set": {
+		Input{Replicas: 3, Refused: true, Strategy: onDelete, New: current(0, 0, 0), Old: []Set{set("old", 3, 2, 2).deleting(1)}}, "",
+	},
+	"refused: moves nothing in place": {
+		Input{Replicas: 3, Refused: true, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "",
+	},
+	"refused: replaces nothing that could not be updated in place": {
+		Input{Replicas: 3, Refused: true, Strategy: inPlace("1"), New: updating(1, v1alpha1.ReasonInPlaceUnsupported), Old: []Set{set("old", 2, 2, 2)}}, "",
+	},
+	"refused: removes no machine to break a deadlock": {
+		Input{Replicas: 3, Refused: true, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2).marked(1)}}, "",
+	},
+	"refused: scales what there is": {
+		Input{Replicas: 5, Refused: true, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 3)}}, "old 3→4",
+	},
+	"refused: scales up from nothing with the latest template that is not": {
+		Input{Replicas: 2, Refused: true, Strategy: rolling("1", "0"), New: current(0, 0, 0), Old: []Set{set("old", 0, 0, 0), set("newer", 0, 0, 0).created(1).refused()}}, "old 0→2",
+	},
+	"refused: scales the only set down": {
+		Input{Replicas: 1, Refused: true, Strategy: rolling("1", "0"), New: current(3, 3, 3)}, "new 3→1",
+	},
+	"refused: does not scale the only set up": {
+		Input{Replicas: 5, Refused: true, Strategy: rolling("1", "0"), New: current(3, 3, 3)}, "",
+	},
+	"grows no old set that is refused when scaled up amid a rollout": {
+		Input{Replicas: 20, Strategy: rolling("1", "0"), New: set("new", 5, 5, 5).sizedForPointer(11), Old: []Set{set("old", 6, 6, 6).sizedFor(11).refused()}},
+		"new 5→15",
 	},
 	"counts unavailable machines that go first as no loss": {
 		Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(1, 1, 1), Old: []Set{set("old", 3, 3, 2)}}, "old 3→2",

@@ -46,7 +46,7 @@ func (w *work) shed() {
 // new set. Each set knows for which replicas it was scaled last, so a set that merely waits for its turn in the
 // rollout is not mistaken for one that has to grow. It reports whether any set grows.
 func (w *work) followScale() bool {
-	sets := w.inUse()
+	sets := able(w.inUse())
 	grown := slices.ContainsFunc(sets, func(s *pool) bool { return s.SizedFor != nil && *s.SizedFor < w.replicas })
 	if len(sets) < 2 || !grown {
 		return false
@@ -93,18 +93,20 @@ func (w *work) resize() {
 	if len(sets) == 0 {
 		return
 	}
+	growing, missing := able(sets), 0
+	if len(growing) > 0 {
+		missing = w.room(w.replicas - w.wanted())
+	}
 	if len(sets) == 1 {
-		sets[0].Replicas = min(w.replicas, sets[0].Replicas+w.room(w.replicas-sets[0].Replicas))
+		sets[0].Replicas = min(w.replicas, sets[0].Replicas+missing)
 		return
 	}
-	if missing := w.room(w.replicas - w.wanted()); missing > 0 {
-		grow(sets, missing)
-	}
+	grow(growing, missing)
 	// A rollout that was paused halfway keeps its surge.
 	w.reduce(sets, w.wanted()-w.limit, w.minAvailable)
 }
 
-// inUse returns the sets with replicas; without any, the one that serves the latest template.
+// inUse returns the sets with replicas; without any, the one that serves the latest template that is not refused.
 func (w *work) inUse() []*pool {
 	var used []*pool
 	all := w.all()
@@ -113,8 +115,13 @@ func (w *work) inUse() []*pool {
 			used = append(used, set)
 		}
 	}
-	if len(used) == 0 && len(all) > 0 {
+	if all = able(all); len(used) == 0 && len(all) > 0 {
 		return all[len(all)-1:]
 	}
 	return used
+}
+
+// able returns those of sets that may make more Machines.
+func able(sets []*pool) []*pool {
+	return slices.DeleteFunc(slices.Clone(sets), func(s *pool) bool { return s.Refused })
 }

@@ -122,6 +122,7 @@ func newWork(in Input) *work {
 	})
 	if in.New != nil {
 		w.current = newPool(*in.New)
+		w.current.Refused = in.Refused
 	}
 	return w
 }

@@ -51,7 +51,7 @@ type simulatedSet struct {
 	created          time.Time
 	replicas         int
 	sizedFor         *int
-	locked           bool
+	locked, refused  bool
 	generation, seen int
 	machines         []*simulatedMachine
 	pending          []write
@@ -122,7 +122,7 @@ func (w *world) filled(replicas int) *simulatedSet {
 func (s *simulatedSet) facts() Set {
 	f := Set{
 		Name: s.name, Created: s.created, Replicas: s.replicas, Priority: v1alpha1.DefaultDeletionPriority,
-		SizedFor: s.sizedFor, Locked: s.locked, Unseen: s.seen < s.generation,
+		SizedFor: s.sizedFor, Locked: s.locked, Unseen: s.seen < s.generation, Refused: s.refused,
 	}
 	for _, m := range s.machines {
 		f.Machines = append(f.Machines, Machine{

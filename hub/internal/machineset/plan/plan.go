@@ -15,6 +15,9 @@ import (
 // selector are adopted as owned ones go, so that a selector that matches too much cannot flood a set.
 const AdoptionSlack = 2
 
+// turnRecheck is how soon a set looks again while others of its deployment replace Machines, should nobody wake it.
+const turnRecheck = time.Minute
+
 // Machine is what counts of one Machine.
 type Machine struct {
 	Name    string
@@ -68,6 +71,8 @@ type Input struct {
 	// Remediation bounds the replacement of failed Machines; there is none unless the agent is Connected.
 	Remediation v1alpha1.Remediation
 	Connected   bool
+	// Elsewhere is how many Machines the other sets of the deployment have in replacement; MaxInFlight is for all.
+	Elsewhere int
 	// NoCreation says why nothing may be created now; empty if it may. MostCreations bounds it; 0 is no bound.
 	NoCreation    string
 	MostCreations int
@@ -154,7 +159,16 @@ func Decide(in Input) Plan {
 		p.Replace = replaceable(in, active)
 	}
 	p.Unmark, p.After = staleMarks(in, active, len(active)-in.Replicas)
+	p.After = untilTurn(in, p.After)
 	return p
+}
+
+// untilTurn is after, or sooner if it may be the set's turn before that.
+func untilTurn(in Input, after time.Duration) time.Duration {
+	if in.Elsewhere > 0 && (after == 0 || after > turnRecheck) {
+		return turnRecheck
+	}
+	return after
 }
 
 // create plans for missing Machines, as far as they may be created now.

@@ -25,7 +25,7 @@ func replaceable(in Input, active []Machine) []Victim {
 	if !in.Connected || len(Unhealthy(in.Machines)) > maxUnhealthy {
 		return nil
 	}
-	inFlight := 0
+	inFlight := in.Elsewhere
 	for _, machine := range in.Machines {
 		if machine.Owned && (machine.Remediated && machine.Deleting || machine.Replacement && !machine.Deleting) {
 			inFlight++

@@ -49,6 +49,8 @@ func TestReplacesFailedMachines(t *testing.T) {
 		},
 		"none while one is in flight":                    {Input{Machines: set("timed out", "going", "", "", "")}, nil},
 		"none while a replacement comes up":              {Input{Machines: set("timed out", "replacement", "", "", "")}, nil},
+		"none while another set has one in flight":       {Input{Elsewhere: 1, Machines: set("timed out", "", "", "", "")}, nil},
+		"as many as another set leaves":                  {Input{Elsewhere: 1, Machines: set("timed out", "timed out", "", "", ""), Remediation: bounds("100%", "2")}, []string{"a"}},
 		"one although other Machines come up":            {Input{Machines: set("timed out", "notready", "notready", "notready", "")}, []string{"a"}},
 		"one although a user deletes others":             {Input{Machines: set("timed out", "deleting", "deleting", "", "")}, []string{"a"}},
 		"none while one is missing":                      {Input{Replicas: 6, Machines: set("timed out", "", "", "", "")}, nil},

@@ -1,6 +1,11 @@
 package plan
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Replacements remembers for which Machines others are still to be made: an API server shows one that is being
 // replaced only until it is gone. The zero value is ready for use.
@@ -35,6 +40,9 @@ func (r *Replacements) Note(machines []Machine, missing, vanished int) {
 
 // Owed returns the names of the Machines for which others are to be made; a name is empty if nobody knows it.
 func (r *Replacements) Owed() []string { return r.owed }
+
+// Going returns the Machines that were being replaced and not gone at the last Note.
+func (r *Replacements) Going() []types.UID { return slices.Collect(maps.Keys(r.going)) }
 
 // Made notes that others have been made for the first count of Owed.
 func (r *Replacements) Made(count int) { r.owed = r.owed[min(count, len(r.owed)):] }

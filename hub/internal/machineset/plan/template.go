@@ -12,32 +12,34 @@ import (
 // of the Machine. The rest of the template reaches new Machines only.
 type Template struct {
 	labels, annotations map[string]string
-	// keys is the value of TemplateKeysAnnotation; empty without any key that could leave the template.
-	keys string
-	body v1alpha1.MachineTemplateBody
+	// given is what TemplateKeysAnnotation says, and keys is its value; empty without anything to say.
+	given given
+	keys  string
+	body  v1alpha1.MachineTemplateBody
 }
 
-// givenKeys is the form of TemplateKeysAnnotation.
-type givenKeys struct {
+// given is the form of TemplateKeysAnnotation: what a Machine has from its set, beside what it may have from others.
+type given struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
+	limits
 }
 
 // TemplateOf returns set's.
 func TemplateOf(set *v1alpha1.MachineSet) Template {
 	metadata := set.Spec.Template.Metadata
 	t := Template{labels: maps.Clone(metadata.Labels), annotations: metadata.Annotations, body: set.Spec.Template.Spec}
-	var given givenKeys
 	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
 		// What the selector asks for cannot leave the template.
 		if _, selected := set.Spec.Selector.MatchLabels[key]; !selected {
-			given.Labels = append(given.Labels, key)
+			t.given.Labels = append(t.given.Labels, key)
 		}
 	}
-	given.Annotations = slices.Sorted(maps.Keys(metadata.Annotations))
-	if len(given.Labels)+len(given.Annotations) > 0 {
-		text, _ := json.Marshal(given) // Strings can always be marshaled.
-		t.keys = string(text)
+	t.given.Annotations = slices.Sorted(maps.Keys(metadata.Annotations))
+	t.given.limits = limitsOf(&t.body)
+	text, _ := json.Marshal(t.given) // Strings and durations can always be marshaled.
+	if t.keys = string(text); t.keys == "{}" {
+		t.keys = ""
 	}
 	if t.labels == nil {
 		t.labels = map[string]string{}
@@ -57,16 +59,20 @@ func AddLabels(labels map[string]string, set *v1alpha1.MachineSet) {
 
 // Reached tells whether machine has all that t gives, and nothing of what it gave before and gives no more.
 func (t Template) Reached(machine *v1alpha1.Machine) bool {
-	return contains(machine.Labels, t.labels) && contains(machine.Annotations, t.annotations) &&
-		machine.Annotations[v1alpha1.TemplateKeysAnnotation] == t.keys && machine.Spec.HasTakenOver(&t.body)
+	if machine.Annotations[v1alpha1.TemplateKeysAnnotation] != t.keys ||
+		!contains(machine.Labels, t.labels) || !contains(machine.Annotations, t.annotations) {
+		return false
+	}
+	body := t.bodyFor(machine, t.given)
+	return machine.Spec.HasTakenOver(&body)
 }
 
-// Give changes machine so that t has Reached it. Labels and annotations that t never gave stay as they are.
+// Give changes machine so that t has Reached it. Labels, annotations and limits that t never gave stay as they are.
 func (t Template) Give(machine *v1alpha1.Machine) {
-	var before givenKeys
+	var before given
 	// A value that cannot be read was written by somebody else: nothing is known to have been given.
 	if err := json.Unmarshal([]byte(machine.Annotations[v1alpha1.TemplateKeysAnnotation]), &before); err != nil {
-		before = givenKeys{}
+		before = given{}
 	}
 	machine.Labels = replaced(machine.Labels, before.Labels, t.labels)
 	machine.Annotations = replaced(machine.Annotations, before.Annotations, t.annotations)
@@ -74,7 +80,16 @@ func (t Template) Give(machine *v1alpha1.Machine) {
 	if t.keys != "" {
 		machine.Annotations[v1alpha1.TemplateKeysAnnotation] = t.keys
 	}
-	machine.Spec.TakeOver(&t.body)
+	body := t.bodyFor(machine, before)
+	machine.Spec.TakeOver(&body)
+}
+
+// bodyFor is t's body with the limits that a person has given to machine since before.
+func (t Template) bodyFor(machine *v1alpha1.Machine, before given) v1alpha1.MachineTemplateBody {
+	body := t.body
+	has := limitsOf(&machine.Spec.MachineTemplateBody)
+	has.after(before.limits, t.given.limits).putInto(&body)
+	return body
 }
 
 // replaced is all without the keys of gone, and with what is given.

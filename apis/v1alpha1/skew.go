@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// maxSkew is how many minor versions a kubelet may be older than its API server.
+// https://kubernetes.io/releases/version-skew-policy/#kubelet
+const maxSkew = 3
+
+// UnsupportedKubelet says why Kubernetes does not support a kubelet of one version at an API server of another, for a
+// Machine or template with these annotations. It is empty if all is fine, if it cannot be told because a version is not
+// known, or if the annotations allow it.
+func UnsupportedKubelet(kubelet, server string, annotations map[string]string) string {
+	if annotations[AllowKubeletVersionSkewAnnotation] == "true" {
+		return ""
+	}
+	node, err := version.ParseGeneric(kubelet)
+	if err != nil {
+		return ""
+	}
+	api, err := version.ParseGeneric(server)
+	if err != nil {
+		return ""
+	}
+	var problem string
+	switch {
+	case node.Major() > api.Major(), node.Major() == api.Major() && node.Minor() > api.Minor():
+		problem = "newer than"
+	case node.Major() < api.Major(), node.Minor()+maxSkew < api.Minor():
+		problem = fmt.Sprintf("more than %d minor versions older than", maxSkew)
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%s is %s the API server's %s, which Kubernetes does not support", kubelet, problem, server)
+}

@@ -1,0 +1,163 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// serves lets the cluster's agent report the version of its API server.
+func (f *fixture) serves(version string) {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	f.cluster.Status.KubernetesVersion = version
+	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+}
+
+// rest lets everything happen that there is to do.
+func (f *fixture) rest() {
+	f.t.Helper()
+	f.settle(func() {})
+}
+
+// kubelets are the versions of all Machines.
+func (f *fixture) kubelets() map[types.UID]string {
+	f.t.Helper()
+	kubelets := map[types.UID]string{}
+	for _, machine := range f.machines() {
+		kubelets[machine.UID] = machine.Spec.Versions.Kubelet
+	}
+	return kubelets
+}
+
+// refusedRollout has rolled out and gets a template that its cluster's API server does not support.
+func refusedRollout(t *testing.T, strategy v1alpha1.MachineDeploymentStrategy) *fixture {
+	t.Helper()
+	f := newFixture(t, 3, nil)
+	f.serves("v1.37.1")
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
+	f.rest()
+	before := f.kubelets()
+	f.told()
+	f.upgrade("v1.99.0")
+	f.rest()
+	f.Expect(f.kubelets()).To(Equal(before), "all machines of before are there, and no other")
+	return f
+}
+
+// expectRefused wants the deployment to say why nothing is rolled out, and what a user can do.
+func (f *fixture) expectRefused() {
+	f.t.Helper()
+	condition := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(condition.Reason).To(Equal(v1alpha1.ReasonUnsupportedKubeletVersion))
+	f.Expect(condition.Message).To(And(
+		ContainSubstring("spec.template.spec.versions.kubelet: v1.99.0 is newer than the API server's v1.37.1"),
+		ContainSubstring(v1alpha1.AllowKubeletVersionSkewAnnotation+"=true in spec.template.metadata.annotations"),
+	))
+}
+
+func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
+	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	for name, strategy := range map[string]v1alpha1.MachineDeploymentStrategy{
+		"RollingUpdate":               {Type: v1alpha1.RollingUpdate},
+		"RollingUpdate without surge": {Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &none, MaxUnavailable: &one}},
+		"InPlace":                     {Type: v1alpha1.InPlace},
+		"Recreate":                    {Type: v1alpha1.Recreate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := refusedRollout(t, strategy)
+			f.expectRefused()
+			f.Expect(f.told()).To(ContainElement(ContainSubstring("Warning UnsupportedKubeletVersion 0 of 3 machines")))
+			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3, 0}), "the revision has its set, to go back from")
+
+			f.update(func(deployment *v1alpha1.MachineDeployment) {
+				deployment.Spec.Template.Metadata.Annotations = map[string]string{v1alpha1.AllowKubeletVersionSkewAnnotation: "true"}
+			})
+			f.rest()
+			if strategy.Type == v1alpha1.InPlace {
+				f.Expect(f.kubelets()).To(And(HaveLen(3), ContainElement("v1.99.0")), "the agent of the first is asked to update it")
+				return
+			}
+			f.Expect(f.kubelets()).To(And(HaveLen(3), HaveEach("v1.99.0")), "the user allows it")
+			f.Expect(f.machines()).To(HaveEach(HaveField("Annotations", HaveKeyWithValue(v1alpha1.AllowKubeletVersionSkewAnnotation, "true"))))
+			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+		})
+	}
+}
+
+func TestKubeletThatTheClusterDoesNotSupportReplacesNoDeletedMachine(t *testing.T) {
+	f := refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete})
+	victim := f.machines()[0]
+	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
+	f.rest()
+	f.Expect(f.kubelets()).To(And(HaveLen(3), Not(HaveKey(victim.UID)), HaveEach("v1.36.2")), "it is made anew with the template that it had")
+	f.expectRefused()
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
+	f.rest()
+	f.Expect(f.kubelets()).To(And(HaveLen(5), HaveEach("v1.36.2")), "scaling goes on")
+}
+
+func TestRollsOutWhenTheClusterSupportsTheKubelet(t *testing.T) {
+	f := refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
+	f.serves("")
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "no version, no verdict")
+
+	f = refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
+	f.serves("v1.99.1")
+	f.rest()
+	f.Expect(f.kubelets()).To(And(HaveLen(3), HaveEach("v1.99.0")))
+}
+
+func TestGoesBackFromAKubeletThatTheClusterDoesNotSupport(t *testing.T) {
+	f := refusedRollout(t, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
+	before := f.kubelets()
+	f.upgrade("v1.36.2")
+	f.rest()
+	f.Expect(f.kubelets()).To(Equal(before))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
+
+func TestNewDeploymentOfAKubeletThatTheClusterDoesNotSupportMakesNoMachine(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.serves("v1.37.1")
+	f.upgrade("v1.99.0")
+	f.rest()
+	f.Expect(f.machines()).To(BeEmpty())
+	f.expectRefused()
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
+	f.rest()
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring("spec.paused"), ContainSubstring("versions.kubelet")))
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Paused, deployment.Spec.Template.Spec.Versions.Kubelet = false, "v1.37.0"
+	})
+	f.rest()
+	f.Expect(f.kubelets()).To(And(HaveLen(2), HaveEach("v1.37.0")))
+}
+
+// A cluster may move on so far that Machines which run are no longer supported: they stay, and only what is made anew
+// would be refused.
+func TestMachinesThatRunStayWhenTheClusterMovesOn(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.rest()
+	before := f.kubelets()
+	f.serves("v1.99.0")
+	f.rest()
+	f.Expect(f.kubelets()).To(Equal(before))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(4)) })
+	f.rest()
+	f.Expect(f.kubelets()).To(Equal(before))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(ContainSubstring("2 of 4 machines have the current template, and no more will get it"))
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(1)) })
+	f.rest()
+	f.Expect(f.machines()).To(HaveLen(1))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+}
