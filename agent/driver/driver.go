@@ -69,7 +69,9 @@ type Class struct {
 	Path string
 	// Config is the provider's own configuration; nil means the provider's defaults.
 	Config *runtime.RawExtension
-	// SecretName names the Secret of the MachineClass on the hub. Empty if it has none.
+	// SecretName names the Secret of the MachineClass in the cluster's namespace on the hub. Empty if it has none.
+	// The agent may read no Secret there: a driver that needs it brings access of its own, and says with
+	// ErrInvalidConfiguration that it may not read it.
 	SecretName string
 	// NodeTemplate is the MachineClass's; nil if it has none.
 	NodeTemplate *v1alpha1.NodeTemplate

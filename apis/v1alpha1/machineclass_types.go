@@ -42,8 +42,9 @@ type MachineClassSpec struct {
 	// +optional
 	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
 
-	// secretRef names a Secret of the namespace with the provider's credentials. Provider hollow needs none
-	// and refuses one.
+	// secretRef names a Secret of the namespace with the provider's credentials. The agent hands its name to the
+	// provider and may read no Secret on the hub itself: a provider that needs it brings access of its own.
+	// Provider hollow needs none and refuses one.
 	// +optional
 	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
 
