@@ -57,6 +57,18 @@ func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 
+func TestUndoOfATemplateWithoutARevision(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.succeeds("rollout pause machinedeployment workers -n NAME")
+	deployment := f.workers()
+	deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	f.Expect(f.client.Update(t.Context(), deployment)).To(Succeed())
+	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME")).To(ContainSubstring("rolled back to revision 2"))
+	f.Expect(f.workers().Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
+}
+
 func TestUndoOfARevisionThatIsGone(t *testing.T) {
 	f := newFixture(t)
 	f.deployment(2)

@@ -11,6 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 )
 
 func newUndo(hub *kube.Hub) *cobra.Command {
@@ -65,7 +66,8 @@ func (s *subject) undo(ctx context.Context, number int64) error {
 	return nil
 }
 
-// choose finds the revision of that number, or for 0 the one before the current.
+// choose finds the revision of that number, or for 0 the one before the current. A template that has no revision yet,
+// because the deployment is paused or the hub has not looked at it, comes after all of them.
 func (s *subject) choose(revisions []revision, number int64) (revision, error) {
 	if number > 0 {
 		return s.pick(revisions, number)
@@ -75,7 +77,14 @@ func (s *subject) choose(revisions []revision, number int64) (revision, error) {
 		return revision{}, exit.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
 	}
 	for i := len(revisions) - 1; i >= 0; i-- {
-		if revisions[i].number < current {
+		if revisions[i].number > current {
+			continue
+		}
+		same, err := plan.SameTemplate(revisions[i].set.Spec.Template, s.deployment.Spec.Template)
+		if err != nil {
+			return revision{}, fmt.Errorf("comparing revision %d: %w", revisions[i].number, err)
+		}
+		if !same {
 			return revisions[i], nil
 		}
 	}
