@@ -102,6 +102,15 @@ func begin(ctx context.Context) {
 func breakAll(ctx context.Context, round round) (mend func(context.Context)) {
 	GinkgoHelper()
 	var mends []fleettest.Mend
+	mend = func(ctx context.Context) {
+		GinkgoHelper()
+		last := mends
+		mends = nil
+		for _, one := range slices.Backward(last) {
+			Expect(one(ctx)).To(Succeed())
+		}
+	}
+	DeferCleanup(mend)
 	broken := map[fleettest.Fault]bool{}
 	for i, faults := range round {
 		h := herds[i]
@@ -115,19 +124,14 @@ func breakAll(ctx context.Context, round round) (mend func(context.Context)) {
 				continue
 			}
 			broken[fault] = true
-			mended, err := fleet.Break(ctx, fault, h.member)
-			Expect(err).NotTo(HaveOccurred(), "%s", fault)
-			mends = append(mends, mended)
+			// What was killed a moment ago may be about to start still.
+			Eventually(ctx, func(g Gomega, ctx context.Context) {
+				mended, err := fleet.Break(ctx, fault, h.member)
+				g.Expect(err).NotTo(HaveOccurred())
+				mends = append(mends, mended)
+			}).Should(Succeed(), "%s", fault)
 		}
 	}
-	mend = func(ctx context.Context) {
-		GinkgoHelper()
-		for _, one := range slices.Backward(mends) {
-			Expect(one(ctx)).To(Succeed())
-		}
-		mends = nil
-	}
-	DeferCleanup(mend)
 	return mend
 }
 
