@@ -206,6 +206,19 @@ func TestRunRefusesBadOptions(t *testing.T) {
 	}
 }
 
+func TestRunStopsBeforeItHasSeenItsTarget(t *testing.T) {
+	f := start(t, "blind", func(o *agent.Options) {
+		var target *tunnel
+		o.TargetKubeconfig, target = through(NewWithT(t), t, o.TargetKubeconfig)
+		target.set(true)
+	})
+	f.accept()
+	f.Eventually(f.log.String).WithTimeout(agenttest.Wait).Should(ContainSubstring("msg=Working"))
+	f.Consistently(f.stopped).Should(BeEmpty(), "it waits for the target")
+	f.stop()
+	f.Expect(f.log.String()).To(ContainSubstring("msg=Stopped"))
+}
+
 func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
 	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/cachesync"
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
@@ -77,7 +78,7 @@ func (a *agent) work(ctx context.Context) error {
 	defer utilnet.CloseIdleConnectionsFor(a.hub.Transport)
 	a.doing.Store("working")
 	a.Log.Info("Working", "Cluster", a.ClusterName, "hub", a.hub.Host, "target", a.target.Host, "host", a.host.Host)
-	c, err := a.clusters()
+	c, err := a.clusters(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,14 +99,16 @@ func (a *agent) work(ctx context.Context) error {
 
 // clusters makes the caches. The hub's is the manager's; those of target and host are two also when they are the
 // same cluster: they share connections and nothing that they hold is in both.
-func (a *agent) clusters() (clusters, error) {
+func (a *agent) clusters(ctx context.Context) (clusters, error) {
 	c := clusters{informers: &relist.Caches{}}
+	newCache := cachesync.Until(ctx)
 	scheme, err := connect.Scheme()
 	if err != nil {
 		return c, err
 	}
 	c.hub, err = manager.New(a.hub, manager.Options{
 		Scheme: scheme, MapperProvider: mapper, Logger: a.Log,
+		NewCache: newCache,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{a.hubNamespace(): {}},
 			DefaultTransform:  cache.TransformStripManagedFields(),
@@ -125,18 +128,18 @@ func (a *agent) clusters() (clusters, error) {
 	}
 	target, host := a.targetCache(), a.hostCache()
 	target.NewInformer, host.NewInformer = c.informers.NewInformer("target"), c.informers.NewInformer("host")
-	if c.target, err = a.addCluster(c.hub, scheme, a.target, target); err != nil {
+	if c.target, err = a.addCluster(c.hub, scheme, a.target, newCache, target); err != nil {
 		return c, fmt.Errorf("making the target's cache: %w", err)
 	}
-	if c.host, err = a.addCluster(c.hub, scheme, a.host, host); err != nil {
+	if c.host, err = a.addCluster(c.hub, scheme, a.host, newCache, host); err != nil {
 		return c, fmt.Errorf("making the host's cache: %w", err)
 	}
 	return c, nil
 }
 
-func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, options cache.Options) (cluster.Cluster, error) {
+func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, newCache cache.NewCacheFunc, options cache.Options) (cluster.Cluster, error) {
 	made, err := cluster.New(config, func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.Logger, o.Cache = scheme, mapper, a.Log, options
+		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, mapper, a.Log, newCache, options
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})
 	if err != nil {

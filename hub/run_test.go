@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -386,6 +387,37 @@ func TestSecondHubWaitsAndTakesOver(t *testing.T) {
 	second.Expect(first.stop()).To(Succeed())
 	second.become(second.deployment(1), 1)
 	second.Expect(second.writes.Counts()).To(HaveKeyWithValue("POST machines", 1))
+}
+
+func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	asked := make(chan struct{}, 1)
+	config := rest.CopyConfig(environment.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if resourceOf(request.URL.Path) != "machines" {
+				return next.RoundTrip(request)
+			}
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return nil, errors.New("the test lets nobody read Machines")
+		})
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	r := &running{WithT: g, t: t, health: freeAddress(t)}
+	go func() {
+		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: "0", NoLeaderElection: true})
+	}()
+	g.Eventually(asked).WithTimeout(time.Minute).Should(Receive())
+	g.Eventually(func() int { return r.get(r.health, "/healthz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
+	g.Expect(r.get(r.health, "/readyz")).NotTo(Equal(http.StatusOK))
+	cancel()
+	g.Eventually(done).WithTimeout(hub.DefaultShutdownTimeout + time.Minute).Should(Receive(BeNil()))
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {
