@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 )
 
 // checkIdentity asks the hub who this agent is there, until it answers, and fails if that is not this cluster's agent: no
@@ -21,7 +22,7 @@ func (a *agent) checkIdentity(ctx context.Context) error {
 	hub := a.hubDirect.Ungated(connect.Identity())
 	ticker := a.clock.NewTicker(joinInterval)
 	defer ticker.Stop()
-	for {
+	for said := freeze.OK; ; {
 		review := &authenticationv1.SelfSubjectReview{}
 		bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 		err := hub.Create(bounded, review)
@@ -36,6 +37,10 @@ func (a *agent) checkIdentity(ctx context.Context) error {
 			// Every identity may ask unless somebody has taken that right away; RBAC decides then alone.
 			a.Log.Info("Going on without knowing who this agent is on the hub", "Cluster", a.ClusterName, "why", err.Error())
 			return nil
+		}
+		if outcome := freeze.Classify(err); outcome != said {
+			a.Log.Info("Waiting to know who this agent is on the hub", "Cluster", a.ClusterName, "outcome", outcome, "why", err.Error())
+			said = outcome
 		}
 		select {
 		case <-ctx.Done():

@@ -49,9 +49,9 @@ type Direct struct {
 func NewDirect(config *rest.Config) (*Direct, error) {
 	own := rest.CopyConfig(config)
 	own.QPS, own.Burst = reportQPS, reportBurst
+	own.Wrap(newImpatient)
 	// A dialer of its own keeps this client out of the cache of shared transports. A rotating configuration has
 	// connections of its own already.
-	own.Wrap(newImpatient)
 	own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
 	httpClient, err := rest.HTTPClientFor(own)
 	if err != nil {
