@@ -64,7 +64,11 @@ func TestAnAgentThatIsBarredIsFrozen(t *testing.T) {
 	bar.Store(another)
 	denied := &Bar{Reason: v1alpha1.ReasonDenied, Message: "d", Since: clock.Now()}
 	clock.Step(testPolicy.After)
-	g.Expect(m.State().Reason).To(Equal(v1alpha1.ReasonHubUnreachable))
+	g.Expect(m.State()).To(And(HaveField("Reason", v1alpha1.ReasonHubUnreachable), HaveField("Message", Not(HaveSuffix("; m")))))
+	for _, reason := range []string{v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty} {
+		bar.Store(&Bar{Reason: reason, Message: "somebody has to look", Since: clock.Now()})
+		g.Expect(m.State()).To(And(HaveField("Reason", v1alpha1.ReasonHubUnreachable), HaveField("Message", HaveSuffix("; somebody has to look"))), reason)
+	}
 	bar.Store(denied)
 	g.Expect(m.State()).To(And(HaveField("Reason", v1alpha1.ReasonDenied), HaveField("Message", "d"), HaveField("Since", denied.Since)))
 }

@@ -88,10 +88,19 @@ func (m *Monitor) bar(state *State) {
 		state.Bars = append(state.Bars, why)
 		standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
 		shutOut := why.Reason == v1alpha1.ReasonDenied && state.Reason == v1alpha1.ReasonHubUnreachable
-		if !state.Frozen || standsBy || shutOut {
+		switch {
+		case !state.Frozen || standsBy || shutOut:
 			state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
+		case awaitsPerson(why.Reason):
+			state.Message += "; " + why.Message
 		}
 	}
+}
+
+// awaitsPerson tells whether no API server's recovery ends a Bar of that reason, but only a person's word: whoever waits
+// for the one has to know of the other.
+func awaitsPerson(reason string) bool {
+	return reason == v1alpha1.ReasonHubChanged || reason == v1alpha1.ReasonHubRestored || reason == v1alpha1.ReasonHubEmpty
 }
 
 // order adds the freeze that a person has ordered, which explains a freeze last.

@@ -57,7 +57,7 @@ type Controller struct {
 }
 
 // countsPace is that of the counts of Machines: the longer they go on changing, the less often they are written.
-var countsPace = pace.Bounds{First: pace.Interval, Longest: 4 * pace.Interval}
+var countsPace = pace.Bounds{First: 2 * pace.Interval, Longest: pace.Longest}
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -298,9 +297,9 @@ func TestMachinesAreCountedNowAndThen(t *testing.T) {
 	failed.Status.Phase = v1alpha1.MachineFailed
 	f.Expect(f.direct.Status().Update(t.Context(), failed)).To(Succeed())
 	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(countsPace.First))
 	f.Expect(f.writes.Counts()).To(BeEmpty(), "counts wait")
-	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.clock.SetTime(f.clock.Now().Add(countsPace.First))
 	f.reconcile()
 	f.Expect(f.refresh().Status.Machines).To(Equal(&v1alpha1.MachineCounts{Total: 2, Ready: 1, Failed: 1}))
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -31,16 +32,26 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 	// From the reads on which the decision rests to its last write.
 	defer c.surges.lock(deployment)()
 	current := &v1alpha1.MachineDeployment{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); apierrors.IsNotFound(err) {
+	var around surroundings
+	reads, readCtx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		if err := c.Live.Get(readCtx, client.ObjectKeyFromObject(deployment), current); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the machine deployment again: %w", err)
+		}
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading the machine deployment again: %w", err)
+	})
+	reads.Go(func() (err error) {
+		around, err = look(readCtx, c.Live, deployment)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return err
 	}
 	if current.UID != deployment.UID || current.Generation != deployment.Generation {
-		return nil // Another object, or another will: its event is on the way.
+		return nil // Gone, another object, or another will: its event is on the way.
 	}
 	fresh := current.ResourceVersion == deployment.ResourceVersion
-	s, err := c.observe(ctx, c.Live, current, c.Clock.Now(), client.Limit(livePage))
+	s, err := c.observe(ctx, c.Live, current, around, c.Clock.Now(), client.Limit(livePage))
 	if err != nil {
 		return err
 	}

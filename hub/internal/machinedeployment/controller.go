@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -74,7 +76,11 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	now := c.Clock.Now()
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
 	c.surges.attend(deployment)
-	s, err := c.observe(ctx, c.Client, deployment, now)
+	around, err := look(ctx, c.Client, deployment)
+	if err != nil {
+		return reconciler.Next{}, err
+	}
+	s, err := c.observe(ctx, c.Client, deployment, around, now)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
@@ -85,10 +91,13 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	if s.heldBy = d.HeldBy; d.empty() && !d.Held {
 		c.surges.leave(client.ObjectKeyFromObject(deployment))
 	}
-	if !d.empty() {
+	if d.empty() {
+		c.gather(s, now)
+	} else {
 		if wait := c.hold(s, d, retry, now); wait > 0 {
 			next = next.Sooner(wait)
 		} else {
+			c.steps.end(deployment.UID)
 			actErr = c.act(ctx, deployment)
 		}
 		s.renumbered = d.number
@@ -108,7 +117,16 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 }
 
 // countsPace is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
-var countsPace = pace.Bounds{First: pace.Interval, Longest: 4 * pace.Interval}
+var countsPace = pace.Bounds{First: 2 * pace.Interval, Longest: 6 * pace.Interval}
+
+// gather takes in that there is nothing to do now: while sets still have to work on the last step, the next one begins.
+func (c *Controller) gather(s *scope, now time.Time) {
+	if slices.Contains(slices.Collect(maps.Values(s.unseen)), true) {
+		c.steps.begin(s.deployment.UID, now)
+	} else {
+		c.steps.end(s.deployment.UID)
+	}
+}
 
 // hold returns how long a step has to wait; 0 means that it is to be taken now. What answers a user never waits, a
 // transfer waits for its retry, and a small step of a rollout for more.

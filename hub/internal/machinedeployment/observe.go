@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,12 +66,54 @@ type failure struct {
 	machine, reason, message string
 }
 
-// observe reads what counts for deployment.
-func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, now time.Time, options ...client.ListOption) (*scope, error) {
-	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}}
-	if err := c.readCluster(ctx, reader, s); err != nil {
-		return nil, err
+// surroundings are what there is beside a deployment and its Machines. A cluster that is not there is nil.
+type surroundings struct {
+	cluster *v1alpha1.Cluster
+	// deployments are those of the namespace, if there is a surge to be shared with them.
+	deployments []v1alpha1.MachineDeployment
+	sets        []v1alpha1.MachineSet
+}
+
+// look reads the surroundings of deployment, all at once: every step of a rollout waits for it.
+func look(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (surroundings, error) {
+	var around surroundings
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		cluster, name := &v1alpha1.Cluster{}, deployment.Spec.ClusterName
+		if err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting cluster %s: %w", name, err)
+		} else if err == nil {
+			around.cluster = cluster
+		}
+		return nil
+	})
+	reads.Go(func() error {
+		list := &v1alpha1.MachineSetList{}
+		if err := reader.List(ctx, list, client.InNamespace(deployment.Namespace)); err != nil {
+			return fmt.Errorf("listing machine sets: %w", err)
+		}
+		around.sets = list.Items
+		return nil
+	})
+	if group := deployment.Spec.Strategy.SurgeGroup(); group != "" {
+		reads.Go(func() error {
+			list := &v1alpha1.MachineDeploymentList{}
+			// Nothing changes one, so the cache need not copy them.
+			if err := reader.List(ctx, list, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+				return fmt.Errorf("listing machine deployments of surge group %s: %w", group, err)
+			}
+			around.deployments = list.Items
+			return nil
+		})
 	}
+	err := reads.Wait()
+	return around, err
+}
+
+// observe reads the Machines of deployment and sees what counts for it.
+func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, around surroundings, now time.Time, options ...client.ListOption) (*scope, error) {
+	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}}
+	c.seeCluster(s, around.cluster)
 	var err error
 	var collisions int32
 	if deployment.Status.CollisionCount != nil {
@@ -80,10 +122,8 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	if s.hash, err = plan.Hash(deployment.Spec.Template, collisions); err != nil {
 		return nil, err
 	}
-	if err := s.readPeers(ctx, reader); err != nil {
-		return nil, err
-	}
-	if err := s.readSets(ctx, reader); err != nil {
+	s.seePeers(around.deployments)
+	if err := s.seeSets(around.sets); err != nil {
 		return nil, err
 	}
 	// Before the Machines are read: what a set's controller does from here on may not be among them.
@@ -124,17 +164,13 @@ func (c *Controller) unseen(s *scope) map[types.UID]bool {
 	return unseen
 }
 
-func (s *scope) readSets(ctx context.Context, reader client.Reader) error {
-	list := &v1alpha1.MachineSetList{}
-	if err := reader.List(ctx, list, client.InNamespace(s.deployment.Namespace)); err != nil {
-		return fmt.Errorf("listing machine sets: %w", err)
-	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.MachineSet) int {
+func (s *scope) seeSets(sets []v1alpha1.MachineSet) error {
+	slices.SortFunc(sets, func(a, b v1alpha1.MachineSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	selector := labels.SelectorFromSet(s.deployment.Spec.Selector.MatchLabels)
-	for i := range list.Items {
-		set := &list.Items[i]
+	for i := range sets {
+		set := &sets[i]
 		controller := metav1.GetControllerOf(set)
 		owned := controller != nil && controller.UID == s.deployment.UID
 		if !owned && (controller != nil || set.DeletionTimestamp != nil || !selector.Matches(labels.Set(set.Labels))) {
@@ -192,25 +228,17 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 	})
 }
 
-// readCluster finds out whether anything freezes the deployment, itself or its cluster, and which kubelets that allows.
-func (c *Controller) readCluster(ctx context.Context, reader client.Reader, s *scope) error {
-	name, cluster := s.deployment.Spec.ClusterName, &v1alpha1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster)
-	if apierrors.IsNotFound(err) {
-		cluster = nil
-	} else if err != nil {
-		return fmt.Errorf("getting cluster %s: %w", name, err)
-	}
+// seeCluster finds out whether anything freezes the deployment, itself or its cluster, and which kubelets that allows.
+func (c *Controller) seeCluster(s *scope, cluster *v1alpha1.Cluster) {
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineDeployment", s.deployment),
-		freeze.OfCluster(name, s.deployment.Namespace, cluster),
+		freeze.OfCluster(s.deployment.Spec.ClusterName, s.deployment.Namespace, cluster),
 		c.Agents.Verdict(cluster),
 	)
 	s.clock = freeze.Clock(cluster, s.clock)
 	if cluster != nil {
 		s.kubernetes = cluster.Status.KubernetesVersion
 	}
-	return nil
 }
 
 // refused says why the agent would refuse new Machines of template; empty if it would not, or nobody knows.

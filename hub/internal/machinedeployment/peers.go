@@ -1,12 +1,8 @@
 package machinedeployment
 
 import (
-	"context"
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
@@ -32,27 +28,21 @@ type peerSet struct {
 	machines int
 }
 
-// readPeers finds the deployments with the surge group of this one.
-func (s *scope) readPeers(ctx context.Context, reader client.Reader) error {
+// seePeers picks the deployments with the surge group of this one.
+func (s *scope) seePeers(deployments []v1alpha1.MachineDeployment) {
 	group := s.deployment.Spec.Strategy.SurgeGroup()
 	if group == "" {
-		return nil
-	}
-	list := &v1alpha1.MachineDeploymentList{}
-	// Nothing below changes one, so the cache need not copy them.
-	if err := reader.List(ctx, list, client.InNamespace(s.deployment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing machine deployments of surge group %s: %w", group, err)
+		return
 	}
 	s.peers = peers{byUID: map[types.UID]*peer{}, byName: map[string]*peer{}, sets: map[types.UID]*peerSet{}}
-	for i := range list.Items {
-		other := &list.Items[i]
+	for i := range deployments {
+		other := &deployments[i]
 		if other.UID == s.deployment.UID || other.Spec.Strategy.SurgeGroup() != group {
 			continue
 		}
 		found := &peer{name: other.Name, replicas: replicas(other)}
 		s.peers.byUID[other.UID], s.peers.byName[other.Name] = found, found
 	}
-	return nil
 }
 
 // addSet notes a set that controller has, if that is a peer.

@@ -17,9 +17,19 @@ func TestGathering(t *testing.T) {
 	g.Expect(all.wait("b", false, now.Add(gatherTime/2))).To(Equal(gatherTime), "each deployment for itself")
 	g.Expect(all.wait("a", false, now.Add(gatherTime/2))).To(Equal(gatherTime / 2))
 	g.Expect(all.wait("a", false, now.Add(gatherTime))).To(BeZero())
+	all.end("a")
 	g.Expect(all.wait("a", false, now.Add(gatherTime))).To(Equal(gatherTime), "the next one gathers anew")
 	g.Expect(all.wait("a", false, now.Add(time.Hour))).To(Equal(gatherTime), "one that was given up does not count")
 	g.Expect(all.since).To(HaveLen(1))
+
+	all.end("a")
+	all.begin("a", now)
+	all.begin("a", now.Add(gatherTime/2))
+	g.Expect(all.wait("a", false, now.Add(gatherTime*3/4))).To(Equal(gatherTime/4), "it began when the one before was worked on")
+	g.Expect(all.wait("a", false, now.Add(gatherTime))).To(BeZero())
+	all.begin("a", now)
+	all.end("a")
+	g.Expect(all.wait("a", false, now.Add(gatherTime))).To(Equal(gatherTime), "there was nothing to gather")
 }
 
 func TestRefusals(t *testing.T) {

@@ -32,7 +32,10 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(10), Agents: f.agents, Sets: worked, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	unseen := func() bool {
-		s, err := logic.observe(t.Context(), reader, f.refresh(), time.Now())
+		deployment := f.refresh()
+		around, err := look(t.Context(), reader, deployment)
+		f.Expect(err).NotTo(HaveOccurred())
+		s, err := logic.observe(t.Context(), reader, deployment, around, time.Now())
 		f.Expect(err).NotTo(HaveOccurred())
 		return s.input().New.Unseen
 	}

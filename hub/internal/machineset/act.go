@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,15 +31,25 @@ func (e *actError) Unwrap() error { return e.err }
 // are those which the set owns nevertheless, as the cache has them. It reports whether all of it was done.
 func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) (bool, error) {
 	current := &v1alpha1.MachineSet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading the machine set again: %w", err)
+	var found above
+	reads, readCtx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		if err := c.Live.Get(readCtx, client.ObjectKeyFromObject(set), current); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the machine set again: %w", err)
+		}
+		return nil
+	})
+	reads.Go(func() (err error) {
+		found, err = look(readCtx, c.Live, set)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return false, err
 	}
-	if current.UID != set.UID || current.Generation != set.Generation {
-		return false, nil // Another object, or another will: its event is on the way.
+	if current.UID != set.UID || current.Generation != set.Generation || !sameOwner(current, set) {
+		return false, nil // Gone, another object, another will or another's: its event is on the way.
 	}
-	s, err := c.observe(ctx, c.Live, current, c.Clock.Now(),
+	s, err := c.observe(ctx, c.Live, current, found, c.Clock.Now(),
 		client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(livePage))
 	if err != nil {
 		return false, err
@@ -77,6 +89,11 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		c.create(ctx, s, decided.Create),
 	)
 	return err == nil, err
+}
+
+// sameOwner tells whether the same controls both.
+func sameOwner(a, b *v1alpha1.MachineSet) bool {
+	return equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b))
 }
 
 func (c *Controller) create(ctx context.Context, s *scope, count int) error {

@@ -76,7 +76,11 @@ func (c *Controller) Status(set *v1alpha1.MachineSet) any { return &set.Status }
 func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (reconciler.Next, error) {
 	before := set.Status.DeepCopy()
 	now := c.Clock.Now()
-	s, err := c.observe(ctx, c.Client, set, now)
+	found, err := look(ctx, c.Client, set)
+	if err != nil {
+		return reconciler.Next{}, err
+	}
+	s, err := c.observe(ctx, c.Client, set, found, now)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
@@ -126,7 +130,7 @@ func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.Machi
 }
 
 // ownedPace is that of the counts of a set which a deployment has.
-var ownedPace = pace.Bounds{First: 6 * pace.Interval, Longest: pace.Longest}
+var ownedPace = pace.Bounds{First: pace.Longest, Longest: pace.Longest}
 
 // remember notes what the Machines show for later reconciliations.
 func (c *Controller) remember(s *scope) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,8 +45,35 @@ type scope struct {
 	elsewhere map[types.UID]bool
 }
 
-// observe reads what counts for set. Options narrow the Machines to be read.
-func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, now time.Time, options ...client.ListOption) (*scope, error) {
+// above is what there is above a set: its cluster, and the deployment that controls it. Either is nil if there is none.
+type above struct {
+	cluster    *v1alpha1.Cluster
+	deployment *v1alpha1.MachineDeployment
+}
+
+// look reads what is above set, at once: every step of a rollout waits for it.
+func look(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (above, error) {
+	var found above
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		cluster, name := &v1alpha1.Cluster{}, set.Spec.ClusterName
+		if err := reader.Get(ctx, client.ObjectKey{Name: name}, cluster); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting cluster %s: %w", name, err)
+		} else if err == nil {
+			found.cluster = cluster
+		}
+		return nil
+	})
+	reads.Go(func() (err error) {
+		found.deployment, err = owner(ctx, reader, set)
+		return err
+	})
+	err := reads.Wait()
+	return found, err
+}
+
+// observe reads the Machines of set and sees what counts for it. Options narrow the Machines to be read.
+func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, found above, now time.Time, options ...client.ListOption) (*scope, error) {
 	s := &scope{
 		set: set, known: c.known.of(set.UID, now),
 		template: plan.TemplateOf(set), outdated: map[types.UID]*v1alpha1.Machine{},
@@ -54,9 +82,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 		Now: now, Replicas: replicas(set), Deleting: set.DeletionTimestamp != nil,
 		Policy: set.Spec.DeletePolicy, Remediation: set.Spec.Remediation,
 	}
-	if err := c.observeAbove(ctx, reader, s); err != nil {
-		return nil, err
-	}
+	c.seeAbove(s, found)
 	if s.held() {
 		s.known.marks.restart()
 	}
@@ -150,20 +176,10 @@ func comingUp(machine *v1alpha1.Machine) bool {
 	}
 }
 
-// observeAbove reads the set's cluster and deployment: what freezes it, whether the deployment moves its Machines,
-// and whether there is an agent to judge them.
-func (c *Controller) observeAbove(ctx context.Context, reader client.Reader, s *scope) error {
-	cluster := &v1alpha1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Name: s.set.Spec.ClusterName}, cluster)
-	if apierrors.IsNotFound(err) {
-		cluster = nil
-	} else if err != nil {
-		return fmt.Errorf("getting cluster %s: %w", s.set.Spec.ClusterName, err)
-	}
-	deployment, err := owner(ctx, reader, s.set)
-	if err != nil {
-		return err
-	}
+// seeAbove finds out what freezes the set, whether its deployment moves its Machines, and whether there is an agent to
+// judge them.
+func (c *Controller) seeAbove(s *scope, found above) {
+	cluster, deployment := found.cluster, found.deployment
 	s.deployment, s.clock = deployment, freeze.Clock(cluster, s.input.Now)
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineSet", s.set),
@@ -181,7 +197,6 @@ func (c *Controller) observeAbove(ctx context.Context, reader client.Reader, s *
 	s.input.Transferring, s.staleTransfer = transfer && deployment != nil, transfer && deployment == nil
 	s.input.Connected = cluster != nil &&
 		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
-	return nil
 }
 
 // owner is the deployment that controls set; nil if there is none.
