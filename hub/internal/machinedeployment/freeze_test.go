@@ -150,6 +150,40 @@ func TestAScaleDownIsNoOvershoot(t *testing.T) {
 	f.Expect(f.machines()).To(HaveLen(1))
 }
 
+func TestAFreezeOfASetHoldsItsDeploymentToo(t *testing.T) {
+	strategies := []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdate, v1alpha1.Recreate, v1alpha1.OnDelete, v1alpha1.InPlace}
+	for _, strategy := range strategies {
+		t.Run(string(strategy), func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
+			f.settle(func() {})
+			set, machines := f.list()[0], f.machines()
+			before := set.DeepCopy()
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
+			f.Expect(f.direct.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
+			f.upgrade("v1.37.0")
+			for range 3 {
+				f.clock.SetTime(f.clock.Now().Add(time.Minute))
+				f.reconcile()
+				f.reconcileSets()
+			}
+			f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+				HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonManualFreeze),
+				HaveField("Message", ContainSubstring("MachineSet "+set.Name+" is frozen"))))
+			f.Expect(f.list()).To(HaveLen(1), "nothing rolls")
+			f.Expect(f.machines()).To(HaveLen(len(machines)))
+			f.Expect(f.machines()).To(HaveEach(And(HaveField("DeletionTimestamp", BeNil()), HaveField("OwnerReferences", Equal(machines[0].OwnerReferences)))))
+
+			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(&set), &set)).To(Succeed())
+			before = set.DeepCopy()
+			delete(set.Annotations, v1alpha1.FreezeAnnotation)
+			f.Expect(f.direct.Patch(t.Context(), &set, client.MergeFrom(before))).To(Succeed())
+			f.reconcile()
+			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+		})
+	}
+}
+
 func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdate, v1alpha1.Recreate, v1alpha1.OnDelete, v1alpha1.InPlace}
 	for _, strategy := range strategies {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -192,7 +192,7 @@ func TestManualUpdateWaitsForTheLabel(t *testing.T) {
 	waiting := f.condition(v1alpha1.ProgressingCondition)
 	f.Expect(waiting.Reason).To(Equal(v1alpha1.ReasonAwaitingRequest))
 	f.Expect(waiting.Message).To(ContainSubstring(v1alpha1.UpdateInPlaceLabel))
-	f.clock.SetTime(f.clock.Now().Add(24 * pace.Interval * 1000))
+	f.clock.SetTime(f.clock.Now().Add(48 * time.Hour))
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingRequest), "no deadline runs")
 

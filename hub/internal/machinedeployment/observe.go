@@ -134,8 +134,18 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	if s.clock.Before(now) {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
-	s.frozen = s.overshoot(c.Safety).Besides(s.frozen)
+	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet())
 	return s, nil
+}
+
+// heldSet freezes the deployment as long as a person has frozen one of its sets: its steps take Machines of them all.
+func (s *scope) heldSet() freeze.Verdict {
+	for _, set := range s.sets {
+		if verdict := freeze.OfAnnotation("MachineSet", set); verdict.Frozen {
+			return verdict
+		}
+	}
+	return freeze.Verdict{}
 }
 
 // overshoot freezes the deployment as long as one of its sets is frozen for its own surplus of Machines.

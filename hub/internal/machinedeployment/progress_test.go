@@ -28,7 +28,7 @@ func stuckRollout(t *testing.T, deadline int32) *fixture {
 		f.reconcileSets()
 	}
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 1}))
-	f.Expect(f.after(pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut), "the counts are written now")
+	f.Expect(f.after(countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut), "the counts are written now")
 	return f
 }
 
@@ -78,7 +78,7 @@ func TestProgressStartsTheDeadlineAnew(t *testing.T) {
 		}
 	}
 	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
-	f.Expect(f.after(pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.after(500 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.after(200 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
 }
@@ -167,7 +167,7 @@ func TestProgressSaysWhyNewMachinesFailed(t *testing.T) {
 		machine.Status.ErrorMessage = "no MachineClass small: create it"
 		f.Expect(f.direct.Status().Update(t.Context(), &machine)).To(Succeed())
 	}
-	f.Expect(f.after(4 * pace.Interval)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(4 * countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(MatchRegexp(
 		`^1 of 2 machines have the current template; 1 failed, pool-\S+ for the reason MachineClassNotFound: no MachineClass small: create it$`))
 }
@@ -177,7 +177,7 @@ func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 	f.settle(func() {})
 	victim := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
-	f.Expect(f.after(4*pace.Interval)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
+	f.Expect(f.after(4*countsPace.First)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
 	status := f.refresh().Status
 	f.Expect([]int32{status.Replicas, status.TerminatingReplicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).
 		To(Equal([]int32{2, 1, 1, 1, 1}))
