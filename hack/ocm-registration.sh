@@ -7,7 +7,13 @@ mkdir -p "$(dirname "$2")"
 file=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 module=open-cluster-management.io/ocm@$version
 # Its own go.mod and go.sum decide what it is built from: it is nothing that Hollowfleet depends on.
-dir=$(cd "$(mktemp -d)" && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-[[ -n $dir ]] || { echo "$module cannot be downloaded: is the Go module proxy within reach?" >&2; exit 1; }
+empty=$(mktemp -d)
+trap 'rmdir "$empty"' EXIT
+if ! answer=$(cd "$empty" && go mod download -json "$module"); then
+	echo "$module cannot be downloaded: is the Go module proxy within reach?" >&2
+	echo "$answer" >&2
+	exit 1
+fi
+dir=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$answer")
 cd "$dir"
 go build -o "$file" ./cmd/registration

@@ -44,6 +44,22 @@ func TestAcknowledgeIsForWhatTheAgentHasFound(t *testing.T) {
 		HaveKeyWithValue(v1alpha1.AcknowledgeHubUserAnnotation, Not(BeEmpty()))))
 }
 
+func TestAcknowledgeTellsMoreWhenWide(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --accept=now")
+	f.find("1")
+	f.Expect(f.succeeds("cluster acknowledge NAME --yes --wait=false -o wide")).NotTo(ContainSubstring("Acknowledged before"))
+	f.find("2")
+	f.Expect(f.succeeds("cluster acknowledge NAME --yes --wait=false -o wide")).To(MatchRegexp(`(?s)^\S+ acknowledged by admin \(finding 2\)
+  Finding: +2
+  Reason: +HubRestored
+  Frozen since: +20\d\d-\S+Z
+  Acknowledged by: +admin
+  Acknowledged before: +1 by admin
+  Agent frozen now: +True \(HubRestored\)
+`))
+}
+
 func TestAcknowledgeWaitsForTheAgent(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME --accept=now")

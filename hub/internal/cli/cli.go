@@ -35,7 +35,7 @@ tells a machine's story, "kubectl scale machinedeployment NAME" scales.
   kubectl hollow cluster join c1 --output-dir .
   kubectl hollow cluster list
 
-  # Stop everything in a cluster, and let it go on
+  # Stop creating and deleting in a cluster, and let it go on
   kubectl hollow freeze cluster c1 --reason "storage maintenance"
   kubectl hollow unfreeze cluster c1`
 

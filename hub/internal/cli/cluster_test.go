@@ -3,6 +3,8 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"os"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -66,6 +69,29 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f.Expect(f.tokens()).To(HaveLen(1))
 	f.Expect(config.BearerToken).To(HavePrefix(string(f.tokens()[0].Data["token-id"]) + "."))
 	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
+}
+
+func TestJoinTellsMoreWhenWide(t *testing.T) {
+	f := newFixture(t)
+	r := f.hollow("cluster join NAME --accept=now -o wide")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(f.tokens()).To(HaveLen(1))
+	token := f.tokens()[0]
+	certificates, err := cert.ParseCertsPEM(environment.Config.CAData)
+	f.Expect(err).NotTo(HaveOccurred())
+	sum := sha256.Sum256(certificates[0].Raw)
+	f.Expect(r.out).To(And(
+		ContainSubstring("What is left to do"), ContainSubstring("current-context: hub"),
+		ContainSubstring("\n  Token's Secret:  kube-system/"+token.Name+"\n"),
+		ContainSubstring("\n  Token's expiry:  "+string(token.Data["expiration"])+"\n"),
+		ContainSubstring("\n  Hub:             "+environment.Config.Host+"\n"),
+		MatchRegexp(`\n  Hub's CA: +sha256 `+strings.ToUpper(hex.EncodeToString(sum[:1]))+`(:[0-9A-F]{2}){31}\n`),
+		ContainSubstring("\n  Acceptance:      Accepted\n"), Not(ContainSubstring("Joined")),
+		Not(ContainSubstring("ServiceAccount")), Not(ContainSubstring("in TLS"))))
+	f.Expect(f.succeeds("cluster join NAME")).NotTo(ContainSubstring("Token's Secret"))
+	f.fails(2, "--dry-run", "cluster join NAME --dry-run -o wide")
+	f.fails(2, "kubeconfig, kyaml, name, template, templatefile, wide, yaml\n",
+		"cluster join NAME --output-dir /tmp/none-x -o xml")
 }
 
 func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
@@ -192,8 +218,33 @@ func TestDecisionsPrintTheCluster(t *testing.T) {
 		f.Expect(r.errOut).To(ContainSubstring(test.says))
 	}
 	f.Expect(f.completes("cluster deny x", "--output=")).To(ContainElements("json", "yaml"))
-	f.Expect(f.completes("local up", "--output=")).To(Equal([]string{"json", "yaml"}))
+	f.Expect(f.completes("local up", "--output=")).To(Equal([]string{"json", "yaml", "wide"}))
 	f.Expect(f.completes("local status", "--output=")).To(Equal([]string{"json", "yaml", "wide"}))
+}
+
+func TestDecisionsTellMoreWhenWide(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	for _, test := range []struct{ command, before string }{
+		{"accept NAME", "Pending"}, {"accept NAME", "Accepted"}, {"deny NAME", "Accepted"}, {"remove NAME --yes", "Denied"},
+	} {
+		out := f.succeeds("cluster " + test.command + " -o wide")
+		f.Expect(out).To(HavePrefix("cluster.hollowfleet.io/" + f.name + " "))
+		f.Expect(out).To(MatchRegexp(`\n  Acceptance before:  `+test.before+`\n  Namespace: +not made yet\n  Credential: +Certificate\n`), test.command)
+	}
+}
+
+func TestEveryCommandWithAFormatTakesWide(t *testing.T) {
+	for command, formats := range map[string]string{
+		"cluster list": "", "cluster join": "kubeconfig", "cluster accept": "", "cluster deny": "", "cluster acknowledge": "", "cluster remove": "",
+		"freeze": "", "unfreeze": "", "rollout status": "", "rollout history": "", "rollout undo": "", "rollout pause": "", "rollout resume": "",
+		"local up": "", "local status": "",
+	} {
+		f := newFixture(t)
+		f.Expect(f.succeeds(command+" --help")).To(MatchRegexp(
+			`(?m)^ +-o, --output \S+ +output format: .*json.*`+formats+`.*; wide also tells what else is known$`), command)
+		f.Expect(f.completes(command+" x", "--output=")).To(ContainElements("json", "yaml", "wide"), command)
+	}
 }
 
 func TestDenyEndsWatchesWhenAsked(t *testing.T) {

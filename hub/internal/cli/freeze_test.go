@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
@@ -66,6 +67,28 @@ func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
 	r := f.hollow("unfreeze cluster NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.errOut).To(ContainSubstring("stays frozen (AgentSilent): as the hub says"))
+}
+
+func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.tell(v1alpha1.ReasonManualFreeze, f.order("looking"))
+	f.Expect(f.succeeds("freeze cluster NAME -o wide --reason", "looking")).To(MatchRegexp(`^\S+ frozen by admin
+  Reason: +looking
+  Frozen: +True \(ManualFreeze\)
+  Frozen since: +20\d\d-\S+Z
+  Why: +Cluster `))
+	f.Expect(f.succeeds("freeze cluster NAME -o wide --wait=false --overwrite --reason", "still")).To(ContainSubstring("by admin (looking)"))
+	f.Expect(f.succeeds("unfreeze cluster NAME -o wide --wait=false")).To(MatchRegexp(`(?m)^  Reason: +still\n  It was frozen since: +20`))
+	for _, command := range []string{"freeze", "unfreeze"} {
+		f.fails(2, "xml", command+" cluster NAME -o xml")
+		r := f.hollow(command + " cluster NAME --wait=false -o yaml")
+		f.Expect(r.code).To(Equal(0), r.errOut)
+		printed := &v1alpha1.Cluster{}
+		f.Expect(yaml.UnmarshalStrict([]byte(r.out), printed)).To(Succeed(), "standard output is the object alone")
+		f.Expect(printed.Annotations[v1alpha1.FreezeUserAnnotation]).To(Equal(map[string]string{"freeze": "admin"}[command]))
+		f.Expect(r.errOut).To(ContainSubstring("frozen"))
+	}
 }
 
 func TestADeploymentUnderAFrozenClusterStaysFrozen(t *testing.T) {

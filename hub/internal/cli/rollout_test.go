@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -94,6 +95,33 @@ func TestUndoOfAPausedDeploymentSaysSo(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("nothing is replaced until"))
 	f.succeeds("rollout resume machinedeployment workers -n NAME")
 	f.Expect(f.workers().Spec.Paused).To(BeFalse())
+}
+
+func TestRolloutsPrintTheDeploymentAndTellMoreWhenWide(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.Expect(f.succeeds("rollout undo machinedeployment workers -n NAME -o wide")).To(MatchRegexp(`^\S+ rolled back to revision 1
+  Kubelet before: +v1.36.2
+  Namespace: +` + f.name + `
+  Revision: +2
+  Strategy: +RollingUpdate
+  Kubelet: +v1.35.2
+  Paused: +false
+  Machines: +0, of which 0 updated, 0 ready, 0 available
+$`))
+	f.counts(2, 2)
+	for _, test := range []struct{ command, says string }{{"pause", "paused"}, {"resume", "resumed"}, {"undo --to-revision 2", "revision 2"}} {
+		f.fails(2, "xml", "rollout "+test.command+" machinedeployment workers -n NAME -o xml")
+		r := f.hollow("rollout " + test.command + " machinedeployment workers -n NAME -o json")
+		f.Expect(r.code).To(Equal(0), r.errOut)
+		printed := &v1alpha1.MachineDeployment{}
+		f.Expect(json.Unmarshal([]byte(r.out), printed)).To(Succeed(), "standard output is the object alone")
+		f.Expect(printed.Spec).To(Equal(f.workers().Spec))
+		f.Expect(r.errOut).To(ContainSubstring(test.says))
+	}
+	f.counts(2, 2)
+	f.Expect(f.succeeds("rollout status machinedeployment workers -n NAME -o wide")).To(ContainSubstring("2, of which 2 updated, 2 ready, 2 available"))
 }
 
 func TestHistory(t *testing.T) {

@@ -224,7 +224,8 @@ func TestAClusterJoins(t *testing.T) {
 	p.Expect(p.succeeds("cluster", "deny", "edge")).To(ContainSubstring("its agent has no access any more"))
 	p.Eventually(func() string { return p.succeeds("cluster", "list", "edge") }, patience).Should(MatchRegexp(`edge +Denied +False \(Denied\)`))
 	p.Expect(os.ReadDir(filepath.Join(p.temp, "edge-credential"))).NotTo(BeEmpty(), "its credential stays, and is good for nothing")
-	p.succeeds("cluster", "accept", "edge", "--wait", "--timeout", patience.String())
+	p.Expect(p.succeeds("cluster", "accept", "edge", "--wait", "--timeout", patience.String(), "-o", "wide")).To(MatchRegexp(
+		`(?m)^  Acceptance before: +Denied\n  Namespace: +edge\n  Credential: +Certificate\n  Joined: +True\n  Workload cluster: +[0-9a-f-]{36}$`))
 	p.succeeds("cluster", "remove", "edge", "--yes", "--timeout", patience.String())
 	code, _ = p.hollow("cluster", "list", "edge")
 	p.Expect(code).To(Equal(3))

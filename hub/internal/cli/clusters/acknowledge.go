@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,11 +90,11 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *kube.Hub, name string
 	if err != nil {
 		return err
 	}
+	before := cluster.DeepCopy()
 	if err := acknowledge(ctx, c, cluster, finding, user); err != nil {
 		return err
 	}
-	_, asText := o.output.Own()
-	if asText {
+	if _, asText := o.output.Own(); asText {
 		hub.Say("cluster.hollowfleet.io/%s acknowledged by %s (finding %s)", name, user, finding)
 	}
 	if o.wait {
@@ -101,20 +102,22 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *kube.Hub, name string
 			return err
 		}
 	}
-	if asText {
-		return nil
-	}
-	return o.output.Print(hub.Out, cluster)
+	return o.output.Result(hub, cluster, acknowledged(before, cluster, finding)...)
 }
 
 // describeFinding tells what was found, and what this hub has.
 func describeFinding(hub *kube.Hub, cluster *v1alpha1.Cluster, machines int) {
 	reason, message := "the agent has not said why", ""
-	if frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentFrozenCondition); frozen != nil {
+	if frozen := agentFrozen(cluster); frozen != nil {
 		reason, message = frozen.Reason, frozen.Message
 	}
 	hub.Note("Finding %s of the agent of cluster %s: %s\n  %s", cluster.Status.UnacknowledgedHub, cluster.Name, reason, message)
 	hub.Note("This hub has %d Machine(s) of the cluster. Once it is acknowledged, the agent goes by them; it deletes nothing because a Machine is missing.", machines)
+}
+
+// agentFrozen is what the agent says of its being frozen.
+func agentFrozen(cluster *v1alpha1.Cluster) *metav1.Condition {
+	return meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)
 }
 
 // agree asks the user at the terminal.

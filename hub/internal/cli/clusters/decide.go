@@ -31,7 +31,7 @@ func (d *decision) addFlags(command *cobra.Command, waitByDefault bool, waitUsag
 	d.output = kube.NewOutput(command)
 }
 
-// take writes the decision, lets follow go on from there, and prints the Cluster if a format asks for it.
+// take writes the decision, lets follow go on from there, and tells of the Cluster what the format asks for.
 func (d *decision) take(ctx context.Context, hub *kube.Hub, name string, wanted v1alpha1.Acceptance, done string, follow func(telling *kube.Hub, c client.WithWatch) error) error {
 	if err := d.output.Check(); err != nil {
 		return err
@@ -41,20 +41,21 @@ func (d *decision) take(ctx context.Context, hub *kube.Hub, name string, wanted 
 		return err
 	}
 	telling := d.output.Telling(hub)
-	if err := decide(ctx, telling, c, name, wanted, done); err != nil {
+	before, err := decide(ctx, telling, c, name, wanted, done)
+	if err != nil {
 		return err
 	}
 	if err := follow(telling, c); err != nil {
 		return err
 	}
-	if _, own := d.output.Own(); own {
+	if format, own := d.output.Own(); own && format != kube.Wide {
 		return nil
 	}
-	cluster, err := get(ctx, c, name)
+	after, err := get(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	return d.output.Print(hub.Out, cluster)
+	return d.output.Result(hub, after, decided(before, after)...)
 }
 
 func newAccept(hub *kube.Hub) *cobra.Command {
@@ -126,26 +127,26 @@ list them anew. You need the right to change CustomResourceDefinitions.`,
 	return command
 }
 
-// decide writes the user's word on a cluster.
-func decide(ctx context.Context, hub *kube.Hub, c client.Client, name string, wanted v1alpha1.Acceptance, done string) error {
+// decide writes the user's word on a cluster, and returns the cluster as it was before.
+func decide(ctx context.Context, hub *kube.Hub, c client.Client, name string, wanted v1alpha1.Acceptance, done string) (*v1alpha1.Cluster, error) {
 	cluster, err := get(ctx, c, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case cluster.DeletionTimestamp != nil:
-		return exit.Refusal("cluster %s is being removed", name)
+		return nil, exit.Refusal("cluster %s is being removed", name)
 	case cluster.Spec.Acceptance == wanted:
 		hub.Say("cluster.hollowfleet.io/%s was %s already", name, done)
-		return nil
+		return cluster, nil
 	}
 	before := cluster.DeepCopy()
 	cluster.Spec.Acceptance = wanted
 	if err := c.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("changing Cluster %s: %w", name, err)
+		return nil, fmt.Errorf("changing Cluster %s: %w", name, err)
 	}
 	hub.Say("cluster.hollowfleet.io/%s %s", name, done)
-	return nil
+	return before, nil
 }
 
 func deleteTokens(ctx context.Context, hub *kube.Hub, c client.Client, name string) error {

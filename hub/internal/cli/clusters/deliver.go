@@ -117,6 +117,7 @@ func (d *delivery) explain(say func(string, ...any), result *joining.Result, inl
 	}
 	say("Its token is for cluster %s alone and good for %s, until %s.", name,
 		duration.HumanDuration(d.options.request.TokenTTL), result.Expires.Format(time.RFC3339))
+	d.options.output.Tell(d.hub, joinFacts(result, d.server)...)
 	if d.server.Loopback() {
 		say("Only this machine reaches the hub at %s: name another address with --agent-server for an agent elsewhere.", d.server.URL)
 	}

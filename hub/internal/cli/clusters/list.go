@@ -37,7 +37,7 @@ and the versions of Kubernetes and of the agent.`,
 		Example: listExample, ValidArgsFunction: hub.CompleteClusters(true),
 	}
 	command.Flags().StringVarP(&selector, "selector", "l", "", "only clusters with these labels, such as stage=test")
-	output := kube.NewOutput(command, kube.Wide)
+	output := kube.NewTableOutput(command)
 	command.RunE = func(command *cobra.Command, names []string) error {
 		if err := output.Check(); err != nil {
 			return err

@@ -69,10 +69,7 @@ func newRemove(hub *kube.Hub) *cobra.Command {
 			if err := remove(command.Context(), output.Telling(hub), c, cluster, total, timeout); err != nil {
 				return err
 			}
-			if _, own := output.Own(); own {
-				return nil
-			}
-			return output.Print(hub.Out, cluster)
+			return output.Result(hub, cluster, decided(cluster, cluster)...)
 		},
 	}
 	command.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

@@ -22,12 +22,12 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 
-	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, the hub creates, replaces and
-deletes nothing there. Machines that run go on running, and are watched.
+	freezeLong = `Freeze a cluster, a MachineDeployment or a MachineSet by hand: until it is unfrozen, its controller creates, replaces and
+deletes nothing. Machines that run go on running, and are watched.
 
 The freeze of a cluster stops its agent, too: a deletion or a drain that was ordered waits. That of a MachineDeployment or a
 MachineSet does not: the agent carries out what is ordered, such as the deletion of a Machine. Freeze the cluster to stop
-that as well.
+that as well. The freeze of a MachineSet holds its MachineDeployment too, and with it the other sets of that.
 
 The object shows who froze it and why. The command returns when the hub has confirmed the freeze.`
 
@@ -43,18 +43,36 @@ type options struct {
 	overwrite bool
 	wait      bool
 	timeout   time.Duration
+	output    *kube.Output
 }
 
 func (o *options) addTo(command *cobra.Command) {
 	command.Flags().BoolVar(&o.wait, "wait", true, "wait until the hub has confirmed it")
 	command.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "longest time to wait")
+	o.output = kube.NewOutput(command)
+}
+
+// run does something to the object that the arguments name, and tells of it what the format asks for.
+func (o *options) run(command *cobra.Command, hub *kube.Hub, args []string, do func(*target) ([]kube.Fact, error)) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	t, err := find(command, o.output.Telling(hub), args)
+	if err != nil {
+		return err
+	}
+	facts, err := do(t)
+	if err != nil {
+		return err
+	}
+	return o.output.Result(hub, t.object, facts...)
 }
 
 // NewFreeze returns "freeze".
 func NewFreeze(hub *kube.Hub) *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
-		Use: "freeze (cluster|machinedeployment|machineset) NAME", Short: "Stop everything for a cluster, a MachineDeployment or a MachineSet", Long: freezeLong,
+		Use: "freeze (cluster|machinedeployment|machineset) NAME", Short: "Stop creating, replacing and deleting in a cluster, a MachineDeployment or a MachineSet", Long: freezeLong,
 		Example: `  # Nothing is created or deleted in cluster c1 until it is unfrozen
   kubectl hollow freeze cluster c1 --reason "storage maintenance until 18:00"
 
@@ -62,11 +80,7 @@ func NewFreeze(hub *kube.Hub) *cobra.Command {
   kubectl hollow freeze machinedeployment workers -n c1 --reason "looking into failed nodes"`,
 		ValidArgsFunction: hub.CompleteObjects(kinds...),
 		RunE: func(command *cobra.Command, args []string) error {
-			t, err := find(command, hub, args)
-			if err != nil {
-				return err
-			}
-			return t.freeze(command.Context(), o)
+			return o.run(command, hub, args, func(t *target) ([]kube.Fact, error) { return t.freeze(command.Context(), o) })
 		},
 	}
 	command.Flags().StringVar(&o.reason, "reason", "", "why, for whoever finds it frozen")
@@ -84,11 +98,7 @@ func NewUnfreeze(hub *kube.Hub) *cobra.Command {
   kubectl hollow unfreeze machinedeployment workers -n c1`,
 		ValidArgsFunction: hub.CompleteObjects(kinds...),
 		RunE: func(command *cobra.Command, args []string) error {
-			t, err := find(command, hub, args)
-			if err != nil {
-				return err
-			}
-			return t.unfreeze(command.Context(), o)
+			return o.run(command, hub, args, func(t *target) ([]kube.Fact, error) { return t.unfreeze(command.Context(), o) })
 		},
 	}
 	o.addTo(command)
@@ -138,56 +148,71 @@ func find(command *cobra.Command, hub *kube.Hub, args []string) (*target, error)
 	return t, nil
 }
 
-func (t *target) freeze(ctx context.Context, o *options) error {
-	if reason, frozen := t.ordered(); frozen && !o.overwrite {
-		return exit.Refusal("%s is frozen already, by %s (%s): unfreeze it first, or add --overwrite", t.name, t.user(), reason)
+func (t *target) freeze(ctx context.Context, o *options) ([]kube.Fact, error) {
+	earlier := ""
+	if reason, frozen := t.ordered(); frozen {
+		if earlier = fmt.Sprintf("by %s (%s)", t.user(), reason); !o.overwrite {
+			return nil, exit.Refusal("%s is frozen already, %s: unfreeze it first, or add --overwrite", t.name, earlier)
+		}
 	}
 	user, err := t.hub.User(ctx, t.client)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = t.annotate(ctx, func(annotations map[string]string) {
 		annotations[v1alpha1.FreezeAnnotation], annotations[v1alpha1.FreezeUserAnnotation] = o.reason, user
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.hub.Say("%s frozen by %s", t.name, user)
-	if !o.wait {
-		return nil
-	}
 	order := t.order()
-	return t.await(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
-		return names(frozen, order)
-	})
+	if o.wait {
+		err = t.await(ctx, o.timeout, "frozen", func(frozen *metav1.Condition, _ bool) bool {
+			return names(frozen, order)
+		})
+	}
+	return append([]kube.Fact{{Name: "Reason", Value: o.reason}, {Name: "Frozen before", Value: earlier}}, t.facts()...), err
 }
 
-func (t *target) unfreeze(ctx context.Context, o *options) error {
-	if _, frozen := t.ordered(); !frozen {
+func (t *target) unfreeze(ctx context.Context, o *options) ([]kube.Fact, error) {
+	reason, ordered := t.ordered()
+	if !ordered {
 		t.hub.Say("%s was not frozen by hand", t.name)
 		t.tell()
-		return nil
+		return t.facts(), nil
 	}
-	user, order := t.user(), t.order()
+	since, user, order := kube.Since(condition(t.object)), t.user(), t.order()
+	facts := []kube.Fact{{Name: "Reason", Value: reason}, {Name: "It was frozen since", Value: since}}
 	err := t.annotate(ctx, func(annotations map[string]string) {
 		delete(annotations, v1alpha1.FreezeAnnotation)
 		delete(annotations, v1alpha1.FreezeUserAnnotation)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.hub.Say("%s unfrozen (it was frozen by %s)", t.name, user)
 	if !o.wait {
-		return nil
+		return facts, nil
 	}
 	err = t.await(ctx, o.timeout, "unfrozen", func(frozen *metav1.Condition, above bool) bool {
 		return !names(frozen, order) && (frozen.Status != metav1.ConditionTrue || frozen.Reason != v1alpha1.ReasonManualFreeze || above)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.tell()
-	return nil
+	return append(facts, t.facts()...), nil
+}
+
+// facts are what the hub says of the object's being frozen.
+func (t *target) facts() []kube.Fact {
+	facts := []kube.Fact{{Name: "Namespace", Value: t.object.GetNamespace()}}
+	if frozen := condition(t.object); frozen != nil {
+		facts = append(facts, kube.Fact{Name: "Frozen", Value: fmt.Sprintf("%s (%s)", frozen.Status, frozen.Reason)},
+			kube.Fact{Name: "Frozen since", Value: kube.Since(frozen)}, kube.Fact{Name: "Why", Value: frozen.Message})
+	}
+	return facts
 }
 
 // ordered is the freeze that a person ordered.

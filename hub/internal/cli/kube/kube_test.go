@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
@@ -91,7 +92,7 @@ func TestOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			command := &cobra.Command{Run: func(*cobra.Command, []string) {}}
-			output := kube.NewOutput(command, kube.Wide)
+			output := kube.NewOutput(command)
 			command.SetArgs(test.args)
 			g.Expect(command.Execute()).To(Succeed())
 			_, own := output.Own()
@@ -114,11 +115,31 @@ func TestOutput(t *testing.T) {
 func TestAFormatThatIsUnknownIsBadUsage(t *testing.T) {
 	g := NewWithT(t)
 	command := &cobra.Command{Run: func(*cobra.Command, []string) {}}
-	output := kube.NewOutput(command)
-	for _, format := range []string{"xml", "wide"} {
+	output := kube.NewOutput(command, "own")
+	for _, format := range []string{"xml", "wider"} {
 		command.SetArgs([]string{"-o", format})
 		g.Expect(command.Execute()).To(Succeed())
 		g.Expect(exit.Code(output.Check())).To(Equal(exit.BadUsage), format)
+		g.Expect(output.Check()).To(MatchError(And(ContainSubstring(format), MatchRegexp("want one of .*json, .*own, .*wide, yaml$"))))
+	}
+}
+
+func TestFacts(t *testing.T) {
+	for format, want := range map[string]string{
+		"":     "",
+		"wide": "  Name:       c1\n  Namespace:  shop\n",
+		"name": "cluster.hollowfleet.io/c1\n",
+	} {
+		g := NewWithT(t)
+		command := &cobra.Command{Run: func(*cobra.Command, []string) {}}
+		output := kube.NewOutput(command)
+		command.SetArgs([]string{"-o", format})
+		g.Expect(command.Execute()).To(Succeed())
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+		g.Expect(output.Result(kube.NewHub(streams), cluster,
+			kube.Fact{Name: "Name", Value: "c1"}, kube.Fact{Name: "Nothing known of this"}, kube.Fact{Name: "Namespace", Value: "shop"})).To(Succeed())
+		g.Expect(out.String()).To(Equal(want), format)
 	}
 }
 
@@ -133,7 +154,7 @@ func TestTable(t *testing.T) {
 		"-o=wide,--no-headers": "c1    because\n",
 	} {
 		command := &cobra.Command{Run: func(*cobra.Command, []string) {}}
-		output := kube.NewOutput(command, kube.Wide)
+		output := kube.NewTableOutput(command)
 		command.SetArgs(strings.FieldsFunc(args, func(r rune) bool { return r == ',' }))
 		g.Expect(command.Execute()).To(Succeed())
 		var out bytes.Buffer

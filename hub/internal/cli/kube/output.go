@@ -18,7 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// Wide is the format of a table with all its columns.
+// Wide is the format of a table with all its columns, and of a result with what else is known of it.
 const Wide = "wide"
 
 // Output is the flag -o of a command that prints objects.
@@ -29,19 +29,36 @@ type Output struct {
 	flags     *genericclioptions.PrintFlags
 }
 
-// NewOutput adds -o to command. Beside those of kubectl it takes the command's own formats.
+// NewOutput adds -o to command. Beside the formats of kubectl it takes wide, and the command's own.
 func NewOutput(command *cobra.Command, own ...string) *Output {
-	o := &Output{flags: genericclioptions.NewPrintFlags(""), own: own}
+	o := &Output{flags: genericclioptions.NewPrintFlags(""), own: append(own, Wide)}
 	o.flags.OutputFormat = &o.format
 	o.flags.JSONYamlPrintFlags.AddFlags(command)
 	o.flags.TemplatePrinterFlags.AddFlags(command)
-	formats := slices.Compact(slices.Sorted(slices.Values(append(o.flags.AllowedFormats(), own...))))
-	command.Flags().StringVarP(&o.format, "output", "o", "", fmt.Sprintf("output format: %s", strings.Join(formats, ", ")))
-	complete(command, "output", formats)
-	if slices.Contains(own, Wide) {
-		command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print a table without its headings")
-	}
+	command.Flags().StringVarP(&o.format, "output", "o", "", OutputUsage(o.formats()...))
+	complete(command, "output", o.formats())
 	return o
+}
+
+// NewTableOutput is NewOutput for a command that prints a table.
+func NewTableOutput(command *cobra.Command) *Output {
+	o := NewOutput(command)
+	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print a table without its headings")
+	return o
+}
+
+// OutputUsage is what the help says of -o.
+func OutputUsage[T ~string](formats ...T) string {
+	var names []string
+	for _, format := range formats {
+		names = append(names, string(format))
+	}
+	return "output format: " + strings.Join(names, ", ") + "; wide also tells what else is known"
+}
+
+// formats are all that the command takes.
+func (o *Output) formats() []string {
+	return slices.Compact(slices.Sorted(slices.Values(append(o.flags.AllowedFormats(), o.own...))))
 }
 
 // Own is the command's own format that is asked for: "" by default. own is false for one of kubectl's.
@@ -67,15 +84,24 @@ func (o *Output) Check() error {
 	if _, own := o.Own(); own {
 		return nil
 	}
-	_, err := o.flags.ToPrinter()
-	return exit.AsUsage(err)
+	_, err := o.printer()
+	return err
+}
+
+// printer is that of one of kubectl's formats.
+func (o *Output) printer() (printers.ResourcePrinter, error) {
+	printer, err := o.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return nil, exit.Usage("-o: unknown format %q: want one of %s", o.format, strings.Join(o.formats(), ", "))
+	}
+	return printer, exit.AsUsage(err)
 }
 
 // Print prints objects in one of kubectl's formats.
 func (o *Output) Print(out io.Writer, objects ...runtime.Object) error {
-	printer, err := o.flags.ToPrinter()
+	printer, err := o.printer()
 	if err != nil {
-		return exit.AsUsage(err)
+		return err
 	}
 	if objects, err = o.spread(objects); err != nil {
 		return err

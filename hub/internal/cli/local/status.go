@@ -31,12 +31,14 @@ const (
 	formatWide format = "wide"
 )
 
+var formats = []format{formatJSON, formatYAML, formatWide}
+
 func newStatus(hub *kube.Hub, dir *string) *cobra.Command {
 	var output format
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
 		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is none, and 1 if one of its
-processes does not run.`,
+processes does not run. With -o wide it also tells the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -53,7 +55,7 @@ processes does not run.`,
 			return ended(report, *dir)
 		},
 	}
-	kube.ChoiceP(command, &output, "output", "o", "json or yaml for scripts; wide also tells the agents' versions and why a cluster is not ready", formatJSON, formatYAML, formatWide)
+	kube.ChoiceP(command, &output, "output", "o", kube.OutputUsage(formats...), formats...)
 	return command
 }
 

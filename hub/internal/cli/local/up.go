@@ -65,7 +65,9 @@ func newUp(hub *kube.Hub, dir *string) *cobra.Command {
 		Long: localLong + `
 
 Clusters are called c1, c2 and so on; each gets a MachineDeployment "workers". Clusters join as any other does: with
-a join token, and a certificate that the hub signs.`,
+a join token, and a certificate that the hub signs.
+
+With -o the command prints what "local status" prints in that format, and tells its progress on standard error.`,
 		Example: upExample, Args: kube.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			o.dir = *dir
@@ -80,7 +82,7 @@ a join token, and a certificate that the hub signs.`,
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	addOwner(command, &o.owner)
 	addAgentArgs(command, &o.agentArgs)
-	kube.ChoiceP(command, &o.output, "output", "o", `print what "local status" prints in this format, for scripts; progress goes to standard error`, formatJSON, formatYAML)
+	kube.ChoiceP(command, &o.output, "output", "o", kube.OutputUsage(formats...), formats...)
 	return command
 }
 

@@ -36,7 +36,7 @@ func newHistory(hub *kube.Hub) *cobra.Command {
 		return s.history(ctx, output, number)
 	})
 	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template")
-	output = kube.NewOutput(c, kube.Wide)
+	output = kube.NewTableOutput(c)
 	return c
 }
 

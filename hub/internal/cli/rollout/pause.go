@@ -9,19 +9,23 @@ import (
 )
 
 func newPause(hub *kube.Hub) *cobra.Command {
-	return command(hub, &cobra.Command{
+	return reporting(hub, &cobra.Command{
 		Use: "pause", Short: "Stop a rollout where it is",
 		Long: `Stop a rollout where it is: no Machine is replaced because of its template until the rollout is resumed. Scaling
 goes on, and Machines that fail or get lost are replaced.`,
 		Example: `  kubectl hollow rollout pause machinedeployment workers -n c1`,
-	}, func(ctx context.Context, s *subject) error { return s.setPaused(ctx, true, "paused") })
+	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
+		return nil, s.setPaused(ctx, true, "paused")
+	})
 }
 
 func newResume(hub *kube.Hub) *cobra.Command {
-	return command(hub, &cobra.Command{
+	return reporting(hub, &cobra.Command{
 		Use: "resume", Short: "Let a paused rollout go on",
 		Example: `  kubectl hollow rollout resume machinedeployment workers -n c1`,
-	}, func(ctx context.Context, s *subject) error { return s.setPaused(ctx, false, "resumed") })
+	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
+		return nil, s.setPaused(ctx, false, "resumed")
+	})
 }
 
 func (s *subject) setPaused(ctx context.Context, paused bool, done string) error {

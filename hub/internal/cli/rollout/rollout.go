@@ -58,6 +58,43 @@ func command(hub *kube.Hub, template *cobra.Command, run func(context.Context, *
 	return template
 }
 
+// reporting is a command that tells of the deployment, when it is done, what the format asks for. run returns facts beside
+// those of the deployment.
+func reporting(hub *kube.Hub, template *cobra.Command, run func(context.Context, *subject) ([]kube.Fact, error)) *cobra.Command {
+	var output *kube.Output
+	c := command(hub, template, func(ctx context.Context, s *subject) error {
+		if err := output.Check(); err != nil {
+			return err
+		}
+		s.hub = output.Telling(hub)
+		facts, err := run(ctx, s)
+		if err != nil {
+			return err
+		}
+		return output.Result(hub, s.deployment, append(facts, s.facts()...)...)
+	})
+	output = kube.NewOutput(c)
+	return c
+}
+
+// facts are what to know of the deployment.
+func (s *subject) facts() []kube.Fact {
+	spec, status := &s.deployment.Spec, &s.deployment.Status
+	revision := ""
+	if current := s.current(); current > 0 {
+		revision = fmt.Sprint(current)
+	}
+	return []kube.Fact{
+		{Name: "Namespace", Value: s.deployment.Namespace},
+		{Name: "Revision", Value: revision},
+		{Name: "Strategy", Value: string(spec.Strategy.Type)},
+		{Name: "Kubelet", Value: spec.Template.Spec.Versions.Kubelet},
+		{Name: "Paused", Value: fmt.Sprint(spec.Paused)},
+		{Name: "Machines", Value: fmt.Sprintf("%d, of which %d updated, %d ready, %d available",
+			status.Replicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas)},
+	}
+}
+
 // say reports on the deployment.
 func (s *subject) say(format string, args ...any) {
 	s.hub.Say("machinedeployment.hollowfleet.io/%s %s", s.deployment.Name, fmt.Sprintf(format, args...))

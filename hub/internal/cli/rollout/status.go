@@ -20,7 +20,7 @@ func newStatus(hub *kube.Hub) *cobra.Command {
 		follow  bool
 		timeout time.Duration
 	)
-	c := command(hub, &cobra.Command{
+	c := reporting(hub, &cobra.Command{
 		Use: "status", Short: "Follow a rollout until it is complete",
 		Long: `Follow a rollout until every Machine has the current template and is available. The exit code is 5 when the
 rollout makes no progress for longer than spec.progressDeadlineSeconds, or is not complete after --timeout. It is 4 when
@@ -29,13 +29,13 @@ the cluster does not support the kubelet version of the template.`,
 
   # Say how it is now, and do not wait
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
-	}, func(ctx context.Context, s *subject) error {
+	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
 		if !follow {
 			progress := progressOf(s.deployment)
 			s.say("%s", progress.text)
-			return progress.err
+			return nil, progress.err
 		}
-		return s.follow(ctx, timeout)
+		return nil, s.follow(ctx, timeout)
 	})
 	c.Flags().BoolVarP(&follow, "watch", "w", true, "wait until the rollout is complete")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait; 0 waits for as long as the rollout makes progress")
@@ -65,6 +65,7 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 	last := first.text
 	err := kube.Until(limited, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
+			s.deployment = deployment
 			now := progressOf(deployment)
 			if now.text != last {
 				s.say("%s", now.text)

@@ -16,7 +16,7 @@ import (
 
 func newUndo(hub *kube.Hub) *cobra.Command {
 	var number int64
-	c := command(hub, &cobra.Command{
+	c := reporting(hub, &cobra.Command{
 		Use: "undo", Short: "Go back to an earlier revision of a MachineDeployment",
 		Long: `Go back to an earlier revision: its template becomes that of the MachineDeployment, which rolls out like any other
 change, by the deployment's strategy and within its bounds. Without --to-revision it is the one before the current.
@@ -27,11 +27,12 @@ A paused MachineDeployment gets the template too, but replaces nothing until it 
 
   # Back to a revision of "kubectl hollow rollout history"
   kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
-	}, func(ctx context.Context, s *subject) error {
+	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
 		if number < 0 {
-			return exit.Usage("--to-revision: want a revision, got %d", number)
+			return nil, exit.Usage("--to-revision: want a revision, got %d", number)
 		}
-		return s.undo(ctx, number)
+		before := kube.Fact{Name: "Kubelet before", Value: s.deployment.Spec.Template.Spec.Versions.Kubelet}
+		return []kube.Fact{before}, s.undo(ctx, number)
 	})
 	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
 	return c
