@@ -10,7 +10,7 @@ import "embed"
 var CRDs embed.FS
 
 // RBAC holds what hub and agent may do: rbac/hub and rbac/agent-hub belong on the hub, rbac/agent-workload on
-// every workload cluster.
+// every workload cluster. rbac/autoscaler is for those hubs that a cluster-autoscaler is to use.
 //
 //go:embed rbac
 var RBAC embed.FS

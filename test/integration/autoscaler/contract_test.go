@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -18,36 +17,19 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	// group waits until the autoscaler has a group in its cache.
-	group := func(kind, name string) nodeGroup {
-		GinkgoHelper()
-		var found nodeGroup
-		Eventually(func(g Gomega) {
-			groups, err := w.autoscaler.nodeGroups()
-			g.Expect(err).NotTo(HaveOccurred())
-			id := kind + "/" + w.cluster.Name + "/" + name
-			g.Expect(groups).To(HaveKey(id))
-			found = groups[id]
-		}).Should(Succeed())
-		return found
-	}
-	pool := func() nodeGroup {
-		GinkgoHelper()
-		return group("MachineDeployment", "pool")
-	}
 	hidden := func() {
 		GinkgoHelper()
 		Eventually(w.autoscaler.nodeGroups).Should(BeEmpty())
 	}
 	instances := func(wanted ...string) {
 		GinkgoHelper()
-		Eventually(func() []string { return w.autoscaler.instances(pool()) }).Should(ConsistOf(wanted))
+		Eventually(func() []string { return w.autoscaler.instances(w.pool()) }).Should(ConsistOf(wanted))
 	}
 
 	It("should find the groups that have sizes, and no others", func(ctx SpecContext) {
 		w.deploy(ctx, "pool", 1, sizes("1", "5"))
 		w.deploy(ctx, "fixed", 1, nil)
-		found := pool()
+		found := w.pool()
 		Expect(found.least).To(Equal(1))
 		Expect(found.most).To(Equal(5))
 		Expect(found.targetSize()).To(BeEquivalentTo(1))
@@ -76,11 +58,11 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 
 	It("should scale up, and no further than its maximum", func(ctx SpecContext) {
 		w.deploy(ctx, "pool", 1, sizes("0", "4"))
-		w.autoscaler.increase(ctx, pool(), 2)
+		w.autoscaler.increase(ctx, w.pool(), 2)
 		Eventually(func() int { return len(w.machines(ctx, "pool")) }).Should(Equal(3))
-		Eventually(func() int64 { return pool().targetSize() }).Should(BeEquivalentTo(3))
-		Expect(w.autoscaler.replicas(ctx, pool())).To(Equal(3))
-		Expect(w.autoscaler.setSize(ctx, pool(), 5)).NotTo(Succeed())
+		Eventually(func() int64 { return w.pool().targetSize() }).Should(BeEquivalentTo(3))
+		Expect(w.autoscaler.replicas(ctx, w.pool())).To(Equal(3))
+		Expect(w.autoscaler.setSize(ctx, w.pool(), 5)).NotTo(Succeed())
 	})
 
 	It("should take exactly the machine that it marks", func(ctx SpecContext) {
@@ -91,7 +73,7 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 			victim := machines[len(machines)-1]
 			machines = machines[:len(machines)-1]
 			Eventually(func() any { return w.autoscaler.findMachine(providerID(&victim)) }).ShouldNot(BeNil())
-			w.autoscaler.deleteNode(ctx, pool(), providerID(&victim))
+			Expect(w.autoscaler.deleteNodes(ctx, w.pool(), providerID(&victim))).To(Succeed())
 			Eventually(func() []string { return names(w.machines(ctx, "pool")) }).Should(ConsistOf(names(machines)))
 			w.finish(ctx)
 		}
@@ -104,7 +86,7 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 		w.join(ctx, machines...)
 		w.autoscaler.mark(ctx, machines[0].Name) // And then neither the scale-down nor taking the mark off worked.
 		Eventually(func() any { return w.autoscaler.findMachine(providerID(&machines[1])) }).ShouldNot(BeNil())
-		w.autoscaler.deleteNode(ctx, pool(), providerID(&machines[1]))
+		Expect(w.autoscaler.deleteNodes(ctx, w.pool(), providerID(&machines[1]))).To(Succeed())
 		Eventually(func() []string { return names(w.machines(ctx, "pool")) }).Should(ConsistOf(machines[0].Name, machines[2].Name))
 	})
 
@@ -112,20 +94,22 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 		w.deploy(ctx, "pool", 2, sizes("0", "5"))
 		ready := w.machines(ctx, "pool")
 		w.join(ctx, ready...)
-		w.autoscaler.increase(ctx, pool(), 1)
+		w.autoscaler.increase(ctx, w.pool(), 1)
 		Eventually(func() int { return len(w.machines(ctx, "pool")) }).Should(Equal(3))
-		w.autoscaler.increase(ctx, pool(), -1) // DecreaseTargetSize sets no mark.
+		Eventually(func() []string { return w.autoscaler.instances(w.pool()) }).Should(HaveLen(3))
+		Expect(w.autoscaler.decrease(ctx, w.pool(), 2)).NotTo(Succeed(), "two are nodes")
+		Expect(w.autoscaler.decrease(ctx, w.pool(), 1)).To(Succeed())
 		Eventually(func() []string { return names(w.machines(ctx, "pool")) }).Should(ConsistOf(names(ready)))
 	})
 
 	It("should scale to zero and from zero, and know what a node will look like", func(ctx SpecContext) {
 		w.deploy(ctx, "pool", 1, sizes("0", "5"))
-		Expect(w.autoscaler.setSize(ctx, pool(), 0)).To(Succeed())
+		Expect(w.autoscaler.setSize(ctx, w.pool(), 0)).To(Succeed())
 		Eventually(func() []string { return names(w.machines(ctx, "pool")) }).Should(BeEmpty())
 		w.finish(ctx)
-		Eventually(func() int64 { return pool().targetSize() }).Should(BeZero(), "it is still a group")
+		Eventually(func() int64 { return w.pool().targetSize() }).Should(BeZero(), "it is still a group")
 
-		node := pool().templateNode()
+		node := w.pool().templateNode()
 		Expect(node.Labels).To(Equal(map[string]string{
 			"zone": "a", "node.cluster.x-k8s.io/pool": "p", "node-role.kubernetes.io/worker": "", "hollowfleet.io/hollow": "true",
 		}))
@@ -136,7 +120,7 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 			quantity := node.Status.Capacity[name]
 			Expect(quantity.Cmp(resource.MustParse(wanted))).To(BeZero(), "%s is %s", name, &quantity)
 		}
-		w.autoscaler.increase(ctx, pool(), 2)
+		w.autoscaler.increase(ctx, w.pool(), 2)
 		Eventually(func() int { return len(w.machines(ctx, "pool")) }).Should(Equal(2))
 	})
 
@@ -144,25 +128,29 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 		annotations := sizes("0", "5")
 		annotations[v1alpha1.AutoscalerCapacityPrefix+"cpu"] = "32"
 		w.deploy(ctx, "pool", 0, annotations)
-		Eventually(func() string { return pool().GetAnnotations()[v1alpha1.AutoscalerCapacityPrefix+"memory"] }).Should(Equal("16Gi"))
-		Expect(pool().GetAnnotations()).To(HaveKeyWithValue(v1alpha1.AutoscalerCapacityPrefix+"cpu", "32"))
+		Eventually(func() string { return w.pool().GetAnnotations()[v1alpha1.AutoscalerCapacityPrefix+"memory"] }).Should(Equal("16Gi"))
+		Expect(w.pool().GetAnnotations()).To(HaveKeyWithValue(v1alpha1.AutoscalerCapacityPrefix+"cpu", "32"))
 	})
 
 	It("should keep its hands off what is frozen or paused", func(ctx SpecContext) {
 		deployment := w.deploy(ctx, "pool", 1, sizes("0", "5"))
-		pool()
+		machines := w.machines(ctx, "pool")
+		w.join(ctx, machines...)
+		groupOfNode := func() string { return w.autoscaler.groupOf(providerID(&machines[0])) }
+		Eventually(groupOfNode).Should(Equal(w.pool().id()))
 		change := func(object client.Object, patch string) {
 			GinkgoHelper()
 			Expect(environment.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 		}
 		change(w.cluster, `{"metadata":{"annotations":{"hollowfleet.io/freeze":"an experiment"}}}`)
 		hidden()
+		Expect(groupOfNode()).To(BeEmpty(), "its node is nobody's")
 		change(w.cluster, `{"metadata":{"annotations":{"hollowfleet.io/freeze":null}}}`)
-		pool()
+		w.pool()
 		change(deployment, `{"spec":{"paused":true}}`)
 		hidden()
 		change(deployment, `{"spec":{"paused":false}}`)
-		pool()
+		w.pool()
 		change(deployment, `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`)
 		hidden()
 		change(w.cluster, `{"metadata":{"annotations":{"hollowfleet.io/freeze":"another"}}}`)
@@ -173,35 +161,27 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 	It("should know when a rollout is under way", func(ctx SpecContext) {
 		deployment := w.deploy(ctx, "pool", 2, sizes("0", "5"))
 		w.join(ctx, w.machines(ctx, "pool")...)
-		Eventually(func() bool { return w.autoscaler.rollingOut(pool()) }).Should(BeFalse())
+		Eventually(func() bool { return w.autoscaler.rollingOut(w.pool()) }).Should(BeFalse())
 		patch := client.MergeFrom(deployment.DeepCopy())
 		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
 		Expect(environment.Client.Patch(ctx, deployment, patch)).To(Succeed())
-		Eventually(func() bool { return w.autoscaler.rollingOut(pool()) }).Should(BeTrue())
+		Eventually(func() bool { return w.autoscaler.rollingOut(w.pool()) }).Should(BeTrue())
 		Eventually(func() bool {
 			w.joinAll(ctx)
 			w.finish(ctx)
-			return w.autoscaler.rollingOut(pool())
+			return w.autoscaler.rollingOut(w.pool())
 		}).Should(BeFalse())
 	})
 
 	It("should scale a machine set that has no deployment", func(ctx SpecContext) {
-		labels := map[string]string{"pool": "lone"}
-		set := &v1alpha1.MachineSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Name, Name: "lone", Annotations: sizes("0", "3")},
-			Spec: v1alpha1.MachineSetSpec{
-				ClusterName: w.cluster.Name, Replicas: new(int32(0)),
-				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: template(labels),
-			},
-		}
-		Expect(environment.Client.Create(ctx, set)).To(Succeed())
-		w.autoscaler.increase(ctx, group("MachineSet", "lone"), 2)
+		w.deployLone(ctx, sizes("0", "3"))
+		w.autoscaler.increase(ctx, w.group("MachineSet", "lone"), 2)
 		Eventually(func() int { return len(w.machines(ctx, "lone")) }).Should(Equal(2))
 		machines := w.machines(ctx, "lone")
 		w.join(ctx, machines...)
 		Eventually(func() any { return w.autoscaler.findMachine(providerID(&machines[0])) }).ShouldNot(BeNil())
 		Expect(w.autoscaler.groupOf(providerID(&machines[0]))).To(Equal("MachineSet/" + w.cluster.Name + "/lone"))
-		w.autoscaler.deleteNode(ctx, group("MachineSet", "lone"), providerID(&machines[0]))
+		Expect(w.autoscaler.deleteNodes(ctx, w.group("MachineSet", "lone"), providerID(&machines[0]))).To(Succeed())
 		Eventually(func() []string { return names(w.machines(ctx, "lone")) }).Should(ConsistOf(machines[1].Name))
 	})
 

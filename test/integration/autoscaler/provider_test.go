@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 // autoscaler sends the requests of cluster-autoscaler's clusterapi provider, started with CAPI_GROUP=hollowfleet.io and
@@ -41,6 +44,9 @@ type autoscaler struct {
 	scales                         scale.ScalesGetter
 	machine, set, deployment       schema.GroupVersionResource
 	machines, sets, deploymentList cache.GenericLister
+	// config is its credential on the hub, and wire where its requests go through.
+	config *rest.Config
+	wire   *wire
 }
 
 const group = "hollowfleet.io"
@@ -48,7 +54,9 @@ const group = "hollowfleet.io"
 // newAutoscaler: BuildClusterAPI (clusterapi_provider.go), newMachineController and run (clusterapi_controller.go).
 func newAutoscaler(ctx context.Context, config *rest.Config, namespace string) *autoscaler {
 	GinkgoHelper()
-	a := &autoscaler{namespace: namespace}
+	a := &autoscaler{namespace: namespace, config: rest.CopyConfig(config), wire: &wire{seen: map[string]bool{}}}
+	config = rest.CopyConfig(config)
+	config.Wrap(a.wire.through)
 	var err error
 	a.dynamic, err = dynamic.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
@@ -70,6 +78,19 @@ func newAutoscaler(ctx context.Context, config *rest.Config, namespace string) *
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(a.dynamic, 0, namespace, nil)
 	inform := func(name string) (schema.GroupVersionResource, cache.GenericLister) {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: name}
+		// With an API server that cannot stream it, an informer lists first. The API server learns of a new role binding
+		// after a moment. An informer would not say which right is missing.
+		Eventually(func() error {
+			objects := a.dynamic.Resource(gvr).Namespace(namespace)
+			if _, err := objects.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+				return err
+			}
+			events, err := objects.Watch(ctx, metav1.ListOptions{})
+			if err == nil {
+				events.Stop()
+			}
+			return err
+		}).Should(Succeed())
 		informer := factory.ForResource(gvr)
 		informer.Informer()
 		return gvr, informer.Lister()
@@ -80,7 +101,9 @@ func newAutoscaler(ctx context.Context, config *rest.Config, namespace string) *
 	running, stop := context.WithCancel(context.Background())
 	DeferCleanup(func() { stop(); factory.Shutdown() })
 	factory.Start(running.Done())
-	for gvr, synced := range factory.WaitForCacheSync(ctx.Done()) {
+	limited, cancel := context.WithTimeout(ctx, fleettest.Patience)
+	defer cancel()
+	for gvr, synced := range factory.WaitForCacheSync(limited.Done()) {
 		Expect(synced).To(BeTrue(), "%s", gvr)
 	}
 	return a
@@ -106,6 +129,19 @@ type nodeGroup struct {
 	least, most int
 }
 
+func (g nodeGroup) id() string { return g.GetKind() + "/" + g.GetNamespace() + "/" + g.GetName() }
+
+// options: autoscalingOptions (clusterapi_utils.go), read from the group itself: from an owned set it reads none.
+func (g nodeGroup) options() map[string]string {
+	options := map[string]string{}
+	for key, value := range g.GetAnnotations() {
+		if name, found := strings.CutPrefix(key, group+"/autoscaling-options-"); found && name != "" && value != "" {
+			options[name] = strings.ToLower(value)
+		}
+	}
+	return options
+}
+
 // nodeGroups: nodeGroups and listScalableResources (clusterapi_controller.go), newNodeGroupFromScalableResource
 // (clusterapi_nodegroup.go), isScalableResourceAndPaused (clusterapi_unstructured.go). The first error ends it.
 func (a *autoscaler) nodeGroups() (map[string]nodeGroup, error) {
@@ -127,7 +163,8 @@ func (a *autoscaler) nodeGroups() (map[string]nodeGroup, error) {
 			if found && replicas == 0 && !canScaleFromZero(object) || most == 0 || paused {
 				continue
 			}
-			groups[object.GetKind()+"/"+object.GetNamespace()+"/"+object.GetName()] = nodeGroup{object, least, most}
+			listed := nodeGroup{object, least, most}
+			groups[listed.id()] = listed
 		}
 	}
 	return groups, nil
@@ -219,19 +256,66 @@ func (a *autoscaler) increase(ctx context.Context, g nodeGroup, delta int) {
 	Expect(a.setSize(ctx, g, a.replicas(ctx, g)+delta)).To(Succeed())
 }
 
-// deleteNode: DeleteNodes (clusterapi_nodegroup.go): mark the Machine, then one replica fewer.
-func (a *autoscaler) deleteNode(ctx context.Context, g nodeGroup, providerID string) {
-	GinkgoHelper()
-	replicas := a.replicas(ctx, g)
-	Expect(replicas).To(BeNumerically(">", g.least))
-	machine := a.findMachine(providerID)
-	Expect(machine).NotTo(BeNil())
-	a.mark(ctx, machine.GetName())
-	Expect(a.setSize(ctx, g, replicas-1)).To(Succeed())
+// decrease: DecreaseTargetSize (clusterapi_nodegroup.go): it gives up what has not come, marks nothing, and never goes
+// below the number of Machines that are nodes.
+func (a *autoscaler) decrease(ctx context.Context, g nodeGroup, delta int) error {
+	size, nodes := a.replicas(ctx, g)-delta, 0
+	for _, id := range a.instances(g) {
+		if _, made := madeUp(id); !made {
+			nodes++
+		}
+	}
+	if size < nodes {
+		return fmt.Errorf("size %d is less than %d nodes", size, nodes)
+	}
+	return a.setSize(ctx, g, size)
 }
 
-// mark: MarkMachineForDeletion (clusterapi_unstructured.go): GET, and PUT of the whole Machine.
+// deleteNodes: DeleteNodes (clusterapi_nodegroup.go): for each, mark the Machine, then one replica fewer; if that
+// fails, take the mark off again.
+func (a *autoscaler) deleteNodes(ctx context.Context, g nodeGroup, providerIDs ...string) error {
+	GinkgoHelper()
+	replicas := a.replicas(ctx, g)
+	if replicas-len(providerIDs) < g.least {
+		return fmt.Errorf("%d fewer of %d is less than %d", len(providerIDs), replicas, g.least)
+	}
+	for _, id := range providerIDs {
+		if of := a.groupOf(id); of != g.id() {
+			return fmt.Errorf("%s is not of %s but of %q", id, g.id(), of)
+		}
+	}
+	for _, id := range providerIDs {
+		machine := a.findMachine(id)
+		Expect(machine).NotTo(BeNil())
+		if machine.GetDeletionTimestamp() != nil {
+			continue
+		}
+		a.mark(ctx, machine.GetName())
+		if err := a.setSize(ctx, g, replicas-1); err != nil {
+			a.unmark(ctx, machine.GetName())
+			return err
+		}
+		replicas--
+	}
+	return nil
+}
+
+// mark: MarkMachineForDeletion (clusterapi_unstructured.go).
 func (a *autoscaler) mark(ctx context.Context, machine string) {
+	GinkgoHelper()
+	a.annotate(ctx, machine, func(annotations map[string]string) {
+		annotations[group+"/delete-machine"] = time.Now().String()
+	})
+}
+
+// unmark: UnmarkMachineForDeletion (clusterapi_unstructured.go).
+func (a *autoscaler) unmark(ctx context.Context, machine string) {
+	GinkgoHelper()
+	a.annotate(ctx, machine, func(annotations map[string]string) { delete(annotations, group+"/delete-machine") })
+}
+
+// annotate is a GET, and a PUT of the whole Machine.
+func (a *autoscaler) annotate(ctx context.Context, machine string, change func(map[string]string)) {
 	GinkgoHelper()
 	machines := a.dynamic.Resource(a.machine).Namespace(a.namespace)
 	Eventually(func() error {
@@ -243,7 +327,7 @@ func (a *autoscaler) mark(ctx context.Context, machine string) {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[group+"/delete-machine"] = time.Now().String()
+		change(annotations)
 		object.SetAnnotations(annotations)
 		_, err = machines.Update(ctx, object, metav1.UpdateOptions{})
 		return err
@@ -251,7 +335,7 @@ func (a *autoscaler) mark(ctx context.Context, machine string) {
 }
 
 // findMachine: findMachineByProviderID and indexMachineByProviderID (clusterapi_controller.go): what comes after the
-// last '/' counts.
+// last '/' counts. A Machine that is not a node has an ID with its namespace and name.
 func (a *autoscaler) findMachine(providerID string) *unstructured.Unstructured {
 	GinkgoHelper()
 	last := func(id string) string { return id[strings.LastIndex(id, "/")+1:] }
@@ -263,14 +347,46 @@ func (a *autoscaler) findMachine(providerID string) *unstructured.Unstructured {
 		}
 	}
 	Expect(len(found)).To(BeNumerically("<=", 1), "provider IDs must differ after the last slash")
-	if len(found) == 0 {
+	if len(found) == 1 {
+		return found[0]
+	}
+	if key, made := madeUp(providerID); made {
+		return a.machineOf(key)
+	}
+	return nil
+}
+
+// madeUp: isProviderIDNormalized and machineKeyFrom…ProviderID (clusterapi_controller.go): the namespace and name in the
+// ID of a Machine that is not a node.
+func madeUp(providerID string) (key string, made bool) {
+	for _, state := range []string{"deleting", "failed", "pending"} {
+		if place, found := strings.CutPrefix(providerID, state+"-machine-"); found {
+			return strings.Replace(place, "_", "/", 1), true
+		}
+	}
+	return "", false
+}
+
+// machineOf: findMachine (clusterapi_controller.go), by namespace/name.
+func (a *autoscaler) machineOf(key string) *unstructured.Unstructured {
+	GinkgoHelper()
+	namespace, name, _ := strings.Cut(key, "/")
+	found, err := a.machines.ByNamespace(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return found[0]
+	Expect(err).NotTo(HaveOccurred())
+	return found.(*unstructured.Unstructured).DeepCopy()
+}
+
+// hasInstance: HasInstance (clusterapi_provider.go): by two annotations of the Node.
+func (a *autoscaler) hasInstance(node *corev1.Node) bool {
+	GinkgoHelper()
+	return a.machineOf(node.Annotations[group+"/cluster-namespace"]+"/"+node.Annotations[group+"/machine"]) != nil
 }
 
 // groupOf: nodeGroupForNode and findScalableResourceByProviderID (clusterapi_controller.go): from the Machine by owner
-// to the MachineSet, and by owner to the MachineDeployment.
+// to the MachineSet, and by owner to the MachineDeployment. What is paused is of no group.
 func (a *autoscaler) groupOf(providerID string) string {
 	GinkgoHelper()
 	machine := a.findMachine(providerID)
@@ -285,7 +401,10 @@ func (a *autoscaler) groupOf(providerID string) string {
 		Expect(err).NotTo(HaveOccurred())
 		found = deployment.(*unstructured.Unstructured)
 	}
-	return found.GetKind() + "/" + found.GetNamespace() + "/" + found.GetName()
+	if _, paused := found.GetAnnotations()["cluster.x-k8s.io/paused"]; paused {
+		return ""
+	}
+	return nodeGroup{Unstructured: found}.id()
 }
 
 // instances: Nodes (clusterapi_nodegroup.go), findScalableResourceProviderIDs and listMachinesForScalableResource
@@ -376,9 +495,13 @@ func canScaleFromZero(object *unstructured.Unstructured) bool {
 }
 
 // templateNode: TemplateNodeInfo (clusterapi_nodegroup.go), InstanceCapacity, Labels and Taints
-// (clusterapi_unstructured.go), parse… and getManagedNodeLabelsFromLabels (clusterapi_utils.go).
+// (clusterapi_unstructured.go), parse… and getManagedNodeLabelsFromLabels (clusterapi_utils.go). Annotations win over
+// the template.
 func (g nodeGroup) templateNode() corev1.Node {
 	GinkgoHelper()
+	_, found, err := unstructured.NestedStringMap(g.Object, "spec", "template", "spec", "infrastructureRef")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found).To(BeFalse(), "the provider would list and watch what it refers to, and its role does not let it")
 	annotations := g.GetAnnotations()
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}}}
 	for name, resourceName := range map[string]corev1.ResourceName{
@@ -395,6 +518,7 @@ func (g nodeGroup) templateNode() corev1.Node {
 		Expect(err).NotTo(HaveOccurred(), name)
 		node.Status.Capacity[resourceName] = *resource.NewQuantity(number, resource.DecimalSI)
 	}
+	g.readTemplate(&node)
 	for label := range strings.SplitSeq(annotations[prefix+"labels"], ",") {
 		key, value, found := strings.Cut(label, "=")
 		Expect(found).To(BeTrue(), label)
@@ -404,7 +528,30 @@ func (g nodeGroup) templateNode() corev1.Node {
 		pair, effect, found := strings.Cut(text, ":")
 		Expect(found).To(BeTrue(), text)
 		key, value, _ := strings.Cut(pair, "=")
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+		node.Spec.Taints = append(slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }), taint)
 	}
 	return node
+}
+
+// readTemplate takes the taints of the template, and those labels that are of a domain of Cluster API's.
+func (g nodeGroup) readTemplate(node *corev1.Node) {
+	GinkgoHelper()
+	fromTemplate, _, err := unstructured.NestedStringMap(g.Object, "spec", "template", "spec", "metadata", "labels")
+	Expect(err).NotTo(HaveOccurred())
+	for key, value := range fromTemplate {
+		domain, _, _ := strings.Cut(key, "/")
+		for _, managed := range []string{"node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"} {
+			if domain == managed || managed != "node-role.kubernetes.io" && strings.HasSuffix(domain, "."+managed) {
+				node.Labels[key] = value
+			}
+		}
+	}
+	taints, _, err := unstructured.NestedSlice(g.Object, "spec", "template", "spec", "taints")
+	Expect(err).NotTo(HaveOccurred())
+	for _, raw := range taints {
+		var taint corev1.Taint
+		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(raw.(map[string]any), &taint)).To(Succeed())
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
 }

@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
@@ -40,6 +42,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(environment.Stop()).To(Succeed()) })
 	Expect(hub.Install(ctx, environment.Config)).To(Succeed())
+	Expect(manifests.Apply(ctx, environment.Client, config.RBAC, "rbac/autoscaler")).To(Succeed())
 
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -78,8 +81,41 @@ func newWorld(ctx context.Context) *world {
 			"pods": resource.MustParse("50"), "example.com/gpu": resource.MustParse("2"),
 		}}},
 	})).To(Succeed())
-	w.autoscaler = newAutoscaler(ctx, environment.Config, w.cluster.Name)
+	w.autoscaler = newAutoscaler(ctx, credential(ctx, environment.Client, environment.Config, w.cluster.Name), w.cluster.Name)
 	return w
+}
+
+// group waits until the autoscaler has a group in its cache.
+func (w *world) group(kind, name string) nodeGroup {
+	GinkgoHelper()
+	var found nodeGroup
+	Eventually(func(g Gomega) {
+		groups, err := w.autoscaler.nodeGroups()
+		g.Expect(err).NotTo(HaveOccurred())
+		id := kind + "/" + w.cluster.Name + "/" + name
+		g.Expect(groups).To(HaveKey(id))
+		found = groups[id]
+	}).Should(Succeed())
+	return found
+}
+
+// pool is the group of the deployment "pool".
+func (w *world) pool() nodeGroup {
+	GinkgoHelper()
+	return w.group("MachineDeployment", "pool")
+}
+
+// deployLone creates the MachineSet "lone", without a deployment and without Machines.
+func (w *world) deployLone(ctx context.Context, annotations map[string]string) {
+	GinkgoHelper()
+	labels := map[string]string{"pool": "lone"}
+	Expect(environment.Client.Create(ctx, &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.cluster.Name, Name: "lone", Annotations: annotations},
+		Spec: v1alpha1.MachineSetSpec{
+			ClusterName: w.cluster.Name, Replicas: new(int32(0)),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: template(labels),
+		},
+	})).To(Succeed())
 }
 
 func template(labels map[string]string) v1alpha1.MachineTemplate {
