@@ -41,6 +41,12 @@ HEARTBEAT := $(BIN)/tools/heartbeat
 OCM_VERSION := v1.2.1
 OCM_REGISTRATION := $(BIN)/ocm/$(OCM_VERSION)/registration
 
+# cluster-autoscaler itself, for make test-autoscaler only: from a clone of its repository in AUTOSCALER_SOURCE, else from
+# the network.
+AUTOSCALER_VERSION := cluster-autoscaler-1.36.1
+AUTOSCALER_SOURCE ?=
+CLUSTER_AUTOSCALER := $(BIN)/autoscaler/$(AUTOSCALER_VERSION)/cluster-autoscaler
+
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
 go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
@@ -148,6 +154,11 @@ test-integration: build ## Run the real hub and agents against several real cont
 test-ocm: build $(OCM_REGISTRATION) ## Run the hub beside Open Cluster Management's own registration program, which is built for it.
 	@HOLLOWFLEET_OCM_REGISTRATION=$(CURDIR)/$(OCM_REGISTRATION) go test -count=1 -vet=off -timeout 15m -v ./test/integration/ocm
 
+.PHONY: test-autoscaler
+test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.
+	@HOLLOWFLEET_CLUSTER_AUTOSCALER=$(CURDIR)/$(CLUSTER_AUTOSCALER) go test -count=1 -vet=off -timeout 30m -v ./test/integration/autoscaler \
+		-args -ginkgo.focus='cluster-autoscaler itself'
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.
 	@hack/lint.sh $(GOLANGCI_LINT) $(MODULES)
@@ -168,6 +179,10 @@ $(HEARTBEAT): $(wildcard hack/tools/heartbeat/*.go)
 $(OCM_REGISTRATION): hack/ocm-registration.sh
 	@echo "building OCM's registration program $(OCM_VERSION): a few minutes with an empty cache"
 	@hack/ocm-registration.sh $(OCM_VERSION) $@
+
+$(CLUSTER_AUTOSCALER): hack/cluster-autoscaler.sh
+	@echo "building $(AUTOSCALER_VERSION): a few minutes with an empty cache"
+	@hack/cluster-autoscaler.sh $(AUTOSCALER_VERSION) $@ $(AUTOSCALER_SOURCE)
 
 $(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
