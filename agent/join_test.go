@@ -49,6 +49,7 @@ func (f *fixture) bootstrap(cluster string) string {
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: v1alpha1.JoinGroupPrefix + cluster}}},
 	} {
 		f.Expect(f.admin.Create(context.Background(), object)).To(Succeed())
+		f.removeLater(object)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: f.env.Config.Host, CertificateAuthorityData: f.env.Config.CAData}
@@ -60,6 +61,11 @@ func (f *fixture) bootstrap(cluster string) string {
 	return path
 }
 
+// removeLater deletes an object after the test, if it is there then.
+func (f *fixture) removeLater(object client.Object) {
+	f.t.Cleanup(func() { f.Expect(client.IgnoreNotFound(f.admin.Delete(context.Background(), object))).To(Succeed()) })
+}
+
 // An agent that runs in its cluster joins, and keeps its credential there, with the rights of config/rbac.
 func TestJoinWithASecret(t *testing.T) {
 	const cluster = "join-1"
@@ -67,6 +73,10 @@ func TestJoinWithASecret(t *testing.T) {
 	seed.admin = seed.env.Client
 	path := seed.bootstrap(cluster)
 	seed.accept()
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentRequestPrefix + cluster}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hostNamespace, Name: "hub-credential"}}
+	seed.removeLater(csr)
+	seed.removeLater(secret)
 	f := start(t, cluster, func(o *agent.Options) {
 		o.HubKubeconfig, o.BootstrapKubeconfig, o.CredentialSecret = "", path, hostNamespace+"/hub-credential"
 	})
@@ -75,13 +85,11 @@ func TestJoinWithASecret(t *testing.T) {
 		f.Eventually(func() string { _, body := f.get(where); return body }).WithTimeout(agenttest.Wait).Should(ContainSubstring(waiting))
 	}
 	f.Expect(f.frozen().Frozen).To(BeTrue())
-	csr := &certificatesv1.CertificateSigningRequest{}
-	f.Expect(f.exists(csr, "", v1alpha1.AgentRequestPrefix+cluster)()).To(Succeed())
+	f.Expect(f.exists(csr, "", csr.Name)()).To(Succeed())
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
 	f.Expect(f.admin.SubResource("approval").Update(context.Background(), csr)).To(Succeed())
 	f.waitThawed()
-	secret := &corev1.Secret{}
-	f.Expect(f.exists(secret, hostNamespace, "hub-credential")()).To(Succeed())
+	f.Expect(f.exists(secret, secret.Namespace, secret.Name)()).To(Succeed())
 	f.Expect(secret.Data).To(And(HaveKey("tls.key"), HaveKey("tls.crt"), HaveKey("kubeconfig")))
 	_, metrics := f.get("/metrics")
 	f.Expect(metrics).To(ContainSubstring("404"), "metrics are served elsewhere")
