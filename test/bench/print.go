@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -14,6 +15,7 @@ func (f *figures) print(out io.Writer) error {
 	fmt.Fprintf(w, "from scale until all exist on the hub\t%.1f s\n", f.ExistSeconds)
 	fmt.Fprintf(w, "from scale to all Ready on the hub\t%.1f s\n", f.ReadySeconds)
 	printCounts(w, "\nHUB WRITES\tPER MACHINE, CREATION TO READY", f.WritesPerMachine, "%.2f")
+	fmt.Fprintf(w, "of the Machine itself\t%.2f\n", ownWrites(f.WritesPerMachine))
 	if f.Roll != nil {
 		f.Roll.show(w)
 	}
@@ -27,11 +29,22 @@ func (f *figures) print(out io.Writer) error {
 	return w.Flush()
 }
 
+// ownWrites are those of the Machine object; what else is written is shared by many.
+func ownWrites(counts map[string]float64) float64 {
+	own := 0.0
+	for name, count := range counts {
+		if strings.HasPrefix(name, "machines ") || strings.HasPrefix(name, "machines/") {
+			own += count
+		}
+	}
+	return own
+}
+
 func (r *rollFigures) show(w io.Writer) {
 	fmt.Fprintf(w, "\nrolling update of all Machines, surge %s\t%.1f s\n", r.Surge, r.Seconds)
 	fmt.Fprintf(w, "a Machine's way from creation to Ready, average\t%.1f s\n", r.JoinSeconds)
 	fmt.Fprintf(w, "a Machine's way from deletion to gone, average\t%.1f s\n", r.RemoveSeconds)
-	fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s\n", r.IdealSeconds)
+	fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s; the update took %.0f %% of that\n", r.IdealSeconds, 100*r.Seconds/r.IdealSeconds)
 	fmt.Fprintf(w, "most Machines at once / fewest Ready, of one cluster\t%d / %d\n", r.MostMachines, r.FewestReady)
 	printCounts(w, "\nHUB WRITES\tPER REPLACED MACHINE", r.WritesPerMachine, "%.2f")
 }
