@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -182,20 +182,16 @@ func addSetback(hub manager.Manager, broken <-chan struct{}) error {
 	return nil
 }
 
-// addProbes serves /healthz, which says that the process answers, and /readyz, which says that its cache is
-// filled: a hub that waits to be elected is ready.
+// fillProbe is how long a probe waits for a cache that is being filled.
+const fillProbe = 50 * time.Millisecond
+
+// addProbes serves /healthz, which says that the process answers, and /readyz, which says that what the controllers
+// read is in the cache. A hub that waits to be elected reads nothing yet, and is ready.
 func addProbes(hub manager.Manager) error {
-	var synced atomic.Bool
-	err := hub.Add(notElected(func(ctx context.Context) error {
-		synced.Store(hub.GetCache().WaitForCacheSync(ctx))
-		<-ctx.Done()
-		return nil
-	}))
-	if err != nil {
-		return fmt.Errorf("adding the readiness probe: %w", err)
-	}
-	ready := func(*http.Request) error {
-		if !synced.Load() {
+	ready := func(request *http.Request) error {
+		bounded, cancel := context.WithTimeout(request.Context(), fillProbe)
+		defer cancel()
+		if !hub.GetCache().WaitForCacheSync(bounded) {
 			return errors.New("the cache is not filled yet")
 		}
 		return nil
@@ -205,11 +201,3 @@ func addProbes(hub manager.Manager) error {
 	}
 	return nil
 }
-
-// notElected is a runnable that runs before the hub is elected too.
-type notElected func(context.Context) error
-
-func (r notElected) Start(ctx context.Context) error { return r(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (notElected) NeedLeaderElection() bool { return false }

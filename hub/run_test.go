@@ -415,7 +415,9 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 	}()
 	g.Eventually(asked).WithTimeout(time.Minute).Should(Receive())
 	g.Eventually(func() int { return r.get(r.health, "/healthz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
-	g.Expect(r.get(r.health, "/readyz")).NotTo(Equal(http.StatusOK))
+	unready := func() int { return r.get(r.health, "/readyz") }
+	g.Eventually(unready).WithTimeout(time.Minute).Should(Equal(http.StatusInternalServerError))
+	g.Consistently(unready).Should(Equal(http.StatusInternalServerError))
 	cancel()
 	g.Eventually(done).WithTimeout(hub.DefaultShutdownTimeout + time.Minute).Should(Receive(BeNil()))
 }
