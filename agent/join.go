@@ -81,7 +81,7 @@ func (a *agent) joining(ctx context.Context, store credential.Store, userAgent s
 	}
 	keeper, err := credential.New(credential.Options{
 		Cluster: a.ClusterName, Bootstrap: a.BootstrapKubeconfig, Store: store, Lifetime: a.CertificateLifetime,
-		Dial: func(config *rest.Config) (client.WithWatch, error) {
+		Dial: func(config *rest.Config) (client.Client, error) {
 			own := rest.CopyConfig(config)
 			own.UserAgent = userAgent
 			direct, err := connect.NewDirect(own)

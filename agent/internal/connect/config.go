@@ -41,7 +41,7 @@ func LoadConfig(path, userAgent string) (*rest.Config, error) {
 type Direct struct {
 	// Reader reads, and nothing else.
 	Reader client.Reader
-	inner  client.WithWatch
+	inner  client.Client
 	http   *http.Client
 }
 
@@ -61,7 +61,7 @@ func NewDirect(config *rest.Config) (*Direct, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct, err := client.NewWithWatch(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
+	direct, err := client.New(own, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: Mapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -63,14 +62,14 @@ func Keeping(kind string, key client.ObjectKey) Allowance {
 }
 
 // Ungated returns a client that reads, and whose writes do not pass the freeze gate: so it writes only what may allows.
-func (d *Direct) Ungated(may Allowance) client.WithWatch {
+func (d *Direct) Ungated(may Allowance) client.Client {
 	return &ungated{Reader: d.Reader, inner: d.inner, may: may}
 }
 
 // ungated embeds no client: a new way to write would not compile before it is refused here.
 type ungated struct {
 	client.Reader
-	inner client.WithWatch
+	inner client.Client
 	may   Allowance
 }
 
@@ -120,10 +119,6 @@ func (u *ungated) Apply(context.Context, runtime.ApplyConfiguration, ...client.A
 
 func (u *ungated) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
 	return ErrGated
-}
-
-func (u *ungated) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-	return u.inner.Watch(ctx, list, options...)
 }
 
 func (u *ungated) Status() client.SubResourceWriter { return u.SubResource("status") }

@@ -82,7 +82,7 @@ func newBed(t *testing.T) *bed {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"clusters"}, ResourceNames: []string{b.cluster}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: requests, Verbs: []string{"create"}},
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: requests, ResourceNames: own, Verbs: []string{"get", "list", "watch", "delete"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: requests, ResourceNames: own, Verbs: []string{"get", "delete"}},
 	}
 	b.grant("join", rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: v1alpha1.JoinGroupPrefix + b.cluster})
 	b.grant("agent", rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: v1alpha1.AgentGroupPrefix + b.cluster})
@@ -169,7 +169,7 @@ func (b *bed) run(change ...func(*Options)) {
 	b.stop = sync.OnceFunc(func() { cancel(); <-done })
 }
 
-func (b *bed) dial(config *rest.Config) (client.WithWatch, error) {
+func (b *bed) dial(config *rest.Config) (client.Client, error) {
 	direct, err := connect.NewDirect(config)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ type Options struct {
 	// Lifetime is asked for; the hub may grant a shorter one.
 	Lifetime time.Duration
 	// Dial makes a client of the hub. It is not gated: see the package's comment.
-	Dial func(*rest.Config) (client.WithWatch, error)
+	Dial func(*rest.Config) (client.Client, error)
 	// Random returns numbers in [0, 1).
 	Random  func() float64
 	Clock   clock.WithTicker
@@ -56,7 +56,7 @@ type Keeper struct {
 	servers int
 	dialed  struct {
 		key    string
-		client client.WithWatch
+		client client.Client
 	}
 	// problem is why the bootstrap kubeconfig cannot be used, spent the token that the hub did not know.
 	problem  error
@@ -98,7 +98,6 @@ func (k *Keeper) poke() {
 
 // Run keeps the credential until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	defer k.requests.unwatch()
 	for ctx.Err() == nil {
 		wait := k.round(ctx)
 		if wait <= 0 {
@@ -139,7 +138,7 @@ func (k *Keeper) round(parent context.Context) time.Duration {
 		return look
 	}
 	as := plan.As(held, plan.Bootstrap{Given: k.problem == nil, Refused: k.spent != "" && k.spent == k.bootstrap.token}, k.Clock.Now())
-	taken, wait, err := k.ask(parent, ctx, as)
+	taken, wait, err := k.ask(ctx, as)
 	switch {
 	case err != nil:
 		return k.refused(parent, as, err)
@@ -159,7 +158,7 @@ func (k *Keeper) round(parent context.Context) time.Duration {
 }
 
 // ask takes one step towards a new credential.
-func (k *Keeper) ask(parent, ctx context.Context, as plan.Identity) (taken *Credential, wait time.Duration, err error) {
+func (k *Keeper) ask(ctx context.Context, as plan.Identity) (taken *Credential, wait time.Duration, err error) {
 	config := k.config
 	switch as {
 	case plan.Joining:
@@ -179,11 +178,11 @@ func (k *Keeper) ask(parent, ctx context.Context, as plan.Identity) (taken *Cred
 		taken, err = k.requestToken(ctx, hub)
 		return taken, 0, err
 	}
-	return k.requests.step(parent, ctx, hub, as)
+	return k.requests.step(ctx, hub, as)
 }
 
 // dial returns a client, the same one for as long as nothing has changed.
-func (k *Keeper) dial(as plan.Identity, config *rest.Config) (client.WithWatch, error) {
+func (k *Keeper) dial(as plan.Identity, config *rest.Config) (client.Client, error) {
 	key := fmt.Sprint(as, " ", k.version, " ", k.servers, " ", config.BearerToken)
 	if k.dialed.client != nil && k.dialed.key == key {
 		return k.dialed.client, nil

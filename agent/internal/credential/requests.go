@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,9 +23,10 @@ import (
 )
 
 const (
-	// watched is how often a request is looked at that a watch tells of, and unwatched without one.
-	watched   = 15 * time.Second
-	unwatched = 2 * time.Second
+	// soonest and latest are how often a request is looked at: the less often the longer it has been as it is. No watch
+	// would tell of it, because nobody could end that when the hub shuts the agent out.
+	soonest = time.Second
+	latest  = 15 * time.Second
 )
 
 // requests gets certificates through the one CertificateSigningRequest that the agent may have.
@@ -40,13 +40,10 @@ type requests struct {
 	}
 	// removed and refusals count for the credential that is being asked for.
 	removed, refusals int
-	stopWatch         context.CancelFunc
 }
 
 // step does what is next to be done to get a certificate.
-func (r *requests) step(parent, ctx context.Context, hub client.WithWatch, as plan.Identity) (*Credential, time.Duration, error) {
-	// A hub that refuses what follows has shut the agent out, and does not end the watch of before.
-	r.unwatch()
+func (r *requests) step(ctx context.Context, hub client.Client, as plan.Identity) (*Credential, time.Duration, error) {
 	var cluster *v1alpha1.Cluster
 	if as == plan.Joining {
 		cluster = &v1alpha1.Cluster{}
@@ -77,7 +74,7 @@ func (r *requests) step(parent, ctx context.Context, hub client.WithWatch, as pl
 	case plan.Await:
 	}
 	r.keeper.say(awaited(cluster, csr, request), "Waiting for a credential for the hub")
-	return nil, r.watch(parent, hub, csr), nil
+	return nil, r.untilNextLook(), nil
 }
 
 func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.keeper.Cluster }
@@ -183,35 +180,9 @@ func (r *requests) remove(ctx context.Context, hub client.Client, csr *certifica
 }
 
 // done: the credential is there.
-func (r *requests) done() {
-	r.removed, r.refusals = 0, 0
-	r.unwatch()
-}
+func (r *requests) done() { r.removed, r.refusals = 0, 0 }
 
-// watch wakes the keeper when the request changes, and returns how long to wait at most.
-func (r *requests) watch(ctx context.Context, hub client.WithWatch, csr *certificatesv1.CertificateSigningRequest) time.Duration {
-	ctx, cancel := context.WithCancel(ctx)
-	watcher, err := hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, client.MatchingFields{metav1.ObjectNameField: r.name()},
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: csr.ResourceVersion}})
-	if err != nil {
-		cancel()
-		return unwatched
-	}
-	r.stopWatch = cancel
-	go func() {
-		defer watcher.Stop()
-		// One event is enough. A watch that ends without one wakes nobody: the next round begins a new one.
-		event, ok := <-watcher.ResultChan()
-		if ok && event.Type != apiwatch.Error && ctx.Err() == nil {
-			r.keeper.poke()
-		}
-	}()
-	return watched
-}
-
-func (r *requests) unwatch() {
-	if r.stopWatch != nil {
-		r.stopWatch()
-		r.stopWatch = nil
-	}
+// untilNextLook is how long to wait before the request is looked at again.
+func (r *requests) untilNextLook() time.Duration {
+	return min(max(r.keeper.Clock.Since(r.seen.since)/4, soonest), latest)
 }

@@ -62,7 +62,8 @@ func agentRules(cluster string) []rbacv1.PolicyRule {
 }
 
 // joinRules are what a join token is good for: to look at its own Cluster, and to ask for one certificate. RBAC
-// cannot bind create to a name; the ValidatingAdmissionPolicy hollowfleet-agents does.
+// cannot bind create to a name; the ValidatingAdmissionPolicy hollowfleet-agents does. The request is not to be watched:
+// such a watch would go on when the cluster has been denied, and nothing could end it.
 func joinRules(cluster string) []rbacv1.PolicyRule {
 	requests := []string{"certificatesigningrequests"}
 	return []rbacv1.PolicyRule{
@@ -73,7 +74,7 @@ func joinRules(cluster string) []rbacv1.PolicyRule {
 		{APIGroups: []string{certificatesv1.GroupName}, Resources: requests, Verbs: []string{"create"}},
 		{
 			APIGroups: []string{certificatesv1.GroupName}, Resources: requests,
-			ResourceNames: []string{v1alpha1.AgentRequestPrefix + cluster}, Verbs: []string{"get", "list", "watch", "delete"},
+			ResourceNames: []string{v1alpha1.AgentRequestPrefix + cluster}, Verbs: []string{"get", "delete"},
 		},
 	}
 }

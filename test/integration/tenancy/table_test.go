@@ -325,6 +325,8 @@ func certificates() []attempt {
 		{"the signer of kubelets' servers", policy, "spec.signerName", signer(certificatesv1.KubeletServingSignerName)},
 		{"the legacy signer", policy, "spec.signerName", signer("example.com/anything")},
 		{"a request with a finalizer", policy, "no finalizers", certificate(func(csr *certificatesv1.CertificateSigningRequest) { csr.Finalizers = []string{"example.com/stuck"} })},
+		{"a watch of its own request", rbac, "watch", watch(&certificatesv1.CertificateSigningRequestList{},
+			client.MatchingFields{"metadata.name": v1alpha1.AgentRequestPrefix + clusterA})},
 		{"the approval of its own request", rbac, "approval", func(ctx context.Context, c client.WithWatch) error {
 			csr := signingRequest(clusterA, nil)
 			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Tried"}}
@@ -357,6 +359,8 @@ func joinToken() []attempt {
 		{"ask for an identity of its own choice", approver, "common name", of(func(r *x509.CertificateRequest) { r.Subject.CommonName = "jane" })},
 		{"read the certificate request of `ab`", rbac, clusterAB, get(signingRequest(clusterAB, nil))},
 		{"list all certificate requests", rbac, "list", list(&certificatesv1.CertificateSigningRequestList{})},
+		{"watch its own certificate request", rbac, "watch", watch(&certificatesv1.CertificateSigningRequestList{},
+			client.MatchingFields{"metadata.name": v1alpha1.AgentRequestPrefix + clusterA})},
 		{"make a token of its cluster's ServiceAccount", rbac, "token", token(clusterA, v1alpha1.AgentServiceAccount)},
 	}
 }
