@@ -85,32 +85,39 @@ func freePort(g *WithT) string {
 	return listener.Addr().String()
 }
 
-// start runs an agent. change may change its options.
+// start runs the agent of a cluster that has joined. change may change its options.
 func start(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
+	t.Helper()
+	hub := join(t, cluster)
+	return run(t, cluster, func(o *agent.Options) {
+		o.HubKubeconfig = hub
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// run runs an agent whose way to the hub change sets.
+func run(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster, log: &lockedBuffer{}}
 	f.admin = f.env.Client
 	f.forgetLater()
 	f.health = freePort(f.WithT)
-	hub, target := kubeconfigs(f.WithT, f.env, cluster)
 	options := agent.Options{
-		ClusterName: cluster, HubKubeconfig: hub, TargetKubeconfig: target, HealthAddress: f.health,
+		ClusterName: cluster, TargetKubeconfig: targetKubeconfig(f.WithT, f.env), HealthAddress: f.health,
 		Version: "v0-test", Log: logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),
 	}
-	if change != nil {
-		change(&options)
-	}
+	change(&options)
 	f.run(options)
 	return f
 }
 
-// kubeconfigs are those of a cluster's agent for hub and target.
-func kubeconfigs(g *WithT, env *testenv.Environment, cluster string) (hub, target string) {
-	hub, err := env.Cluster.Kubeconfig(context.Background(), v1alpha1.AgentUserPrefix+cluster, v1alpha1.AgentGroupPrefix+cluster)
+// targetKubeconfig has the rights of config/rbac/agent-workload.
+func targetKubeconfig(g *WithT, env *testenv.Environment) string {
+	path, err := env.Cluster.Kubeconfig(context.Background(), "hollowfleet-agent", "hollowfleet:agents")
 	g.Expect(err).NotTo(HaveOccurred())
-	target, err = env.Cluster.Kubeconfig(context.Background(), "hollowfleet-agent", "hollowfleet:agents")
-	g.Expect(err).NotTo(HaveOccurred())
-	return hub, target
+	return path
 }
 
 // ofKubelets selects the certificate requests of nodes.

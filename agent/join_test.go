@@ -77,8 +77,8 @@ func TestJoinWithASecret(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hostNamespace, Name: "hub-credential"}}
 	seed.removeLater(csr)
 	seed.removeLater(secret)
-	f := start(t, cluster, func(o *agent.Options) {
-		o.HubKubeconfig, o.BootstrapKubeconfig, o.CredentialSecret = "", path, hostNamespace+"/hub-credential"
+	f := run(t, cluster, func(o *agent.Options) {
+		o.BootstrapKubeconfig, o.CredentialSecret = path, hostNamespace+"/hub-credential"
 	})
 	waiting := "approval of CertificateSigningRequest hollowfleet-agent-join-1 by the hub"
 	for _, where := range []string{"/readyz", "/frozenz"} {
@@ -86,8 +86,7 @@ func TestJoinWithASecret(t *testing.T) {
 	}
 	f.Expect(f.frozen().Frozen).To(BeTrue())
 	f.Expect(f.exists(csr, "", csr.Name)()).To(Succeed())
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
-	f.Expect(f.admin.SubResource("approval").Update(context.Background(), csr)).To(Succeed())
+	f.approve(csr)
 	f.waitThawed()
 	f.Expect(f.exists(secret, secret.Namespace, secret.Name)()).To(Succeed())
 	f.Expect(secret.Data).To(And(HaveKey("tls.key"), HaveKey("tls.crt"), HaveKey("kubeconfig")))
@@ -99,8 +98,8 @@ func TestJoinWithASecret(t *testing.T) {
 	f.Eventually(f.stopped).WithTimeout(agenttest.Wait).Should(Receive(BeNil()))
 	f.stopped <- nil
 	f.Expect(os.Remove(path)).To(Succeed())
-	again := start(t, cluster, func(o *agent.Options) {
-		o.HubKubeconfig, o.BootstrapKubeconfig, o.CredentialSecret = "", path, hostNamespace+"/hub-credential"
+	again := run(t, cluster, func(o *agent.Options) {
+		o.BootstrapKubeconfig, o.CredentialSecret = path, hostNamespace+"/hub-credential"
 	})
 	again.waitThawed()
 }

@@ -226,7 +226,7 @@ func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	environment := agenttest.Environment(t)
-	hub, target := kubeconfigs(NewWithT(t), environment, "c1")
+	hub, target := join(t, "c1"), targetKubeconfig(NewWithT(t), environment)
 	err = agent.Run(context.Background(), agent.Options{
 		ClusterName: "c1", HubKubeconfig: hub, TargetKubeconfig: target,
 		HealthAddress: listener.Addr().String(), Log: logr.Discard(),
@@ -239,8 +239,7 @@ func TestRunFailsWhenItsPortIsTaken(t *testing.T) {
 // No rule of the hub would keep an agent with such credentials to its own cluster.
 func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 	environment := agenttest.Environment(t)
-	_, target := kubeconfigs(NewWithT(t), environment, "c1")
-	another, _ := kubeconfigs(NewWithT(t), environment, "c10")
+	another, target := join(t, "c10"), targetKubeconfig(NewWithT(t), environment)
 	for name, test := range map[string]struct{ hub, want string }{
 		"an administrator's": {environment.Cluster.AdminKubeconfig(), "--hub-kubeconfig: the hub knows its user as"},
 		"another cluster's":  {another, `--hub-kubeconfig: the hub knows its user as "hollowfleet.io:agent:c10", want "hollowfleet.io:agent:c1"`},
