@@ -107,6 +107,8 @@ func (o Options) complete() (Options, error) {
 		o.Config.QPS, o.Config.Burst = o.KubeAPIQPS, int(2*o.KubeAPIQPS)+1
 	}
 	o.Config.UserAgent = "hollowfleet-hub"
+	// The hub runs beside its API server: there, compression of the lists costs more than it saves.
+	o.Config.DisableCompression = true
 	return o, nil
 }
 

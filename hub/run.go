@@ -32,6 +32,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/registration"
 	"github.com/hollowfleet/hollowfleet/hub/internal/setback"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/staleness"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -125,7 +126,7 @@ func ensureNamespace(ctx context.Context, options Options) error {
 func addControllers(hub manager.Manager, options Options) error {
 	recorder := hub.GetEventRecorder(leaderLease)
 	now := clock.RealClock{}
-	agents, worked := &witness.Agents{}, witness.NewSets(now)
+	agents, worked, snapshots := &witness.Agents{}, witness.NewSets(now), snapshot.New()
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
 		Heartbeat: options.Heartbeat,
@@ -139,14 +140,14 @@ func addControllers(hub manager.Manager, options Options) error {
 	}
 	safety := overshoot.Limits{Up: options.SafetyUp, Down: options.SafetyDown}
 	sets, err := machineset.New(machineset.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
 		Safety: safety, SafetyPeriod: options.SafetyPeriod,
 	})
 	if err != nil {
 		return err
 	}
 	deployments, err := machinedeployment.New(machinedeployment.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Clock: now,
+		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
 		Safety: safety,
 	})
 	if err != nil {

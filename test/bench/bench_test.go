@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -70,6 +71,25 @@ func TestNoFigureMakesBenchFail(t *testing.T) {
 	}
 	nothing := &figures{}
 	g.Expect(nothing.print(out)).To(Succeed())
+}
+
+// The hub's part of a roll is what stands between the cause and its effect.
+func TestTheHubsAnswersAreMeasured(t *testing.T) {
+	g := NewWithT(t)
+	begin := time.Now()
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	lives := map[types.UID]*life{
+		"old-1": {cluster: "c1", before: true, joined: at(0), deleted: at(11), gone: at(13)},
+		"old-2": {cluster: "c1", before: true, joined: at(0), deleted: at(24), gone: at(26)},
+		"new-1": {cluster: "c1", created: at(1), joined: at(10)},
+		"new-2": {cluster: "c1", created: at(16), joined: at(21)},
+		"old-3": {cluster: "c2", before: true, deleted: at(30)},
+		"new-3": {cluster: "c2", created: at(2), joined: at(25)},
+	}
+	seen := answered(lives, 1)
+	g.Expect(seen.ReadyToDeletion).To(BeNumerically("~", (1+3+5)/3.0), "1 s and 3 s in c1, 5 s in c2")
+	g.Expect(seen.GoneToCreation).To(BeNumerically("~", 3), "new-2 for old-1; nothing came after old-2")
+	g.Expect(answered(nil, 1)).To(BeZero())
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {

@@ -44,6 +44,8 @@ func (r *rollFigures) show(w io.Writer) {
 	fmt.Fprintf(w, "\nrolling update of all Machines, surge %s\t%.1f s\n", r.Surge, r.Seconds)
 	fmt.Fprintf(w, "a Machine's way from creation to Ready, average\t%.1f s\n", r.JoinSeconds)
 	fmt.Fprintf(w, "a Machine's way from deletion to gone, average\t%.1f s\n", r.RemoveSeconds)
+	fmt.Fprintf(w, "the hub's answer, average: a deletion after Ready / a creation after gone\t%.2f s / %.2f s\n",
+		r.AnswerSeconds.ReadyToDeletion, r.AnswerSeconds.GoneToCreation)
 	fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s; the update took %.0f %% of that\n", r.IdealSeconds, 100*r.Seconds/r.IdealSeconds)
 	fmt.Fprintf(w, "most Machines at once / fewest Ready, of one cluster\t%d / %d\n", r.MostMachines, r.FewestReady)
 	printCounts(w, "\nHUB WRITES\tPER REPLACED MACHINE", r.WritesPerMachine, "%.2f")

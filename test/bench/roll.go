@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ type rollFigures struct {
 	// one from the deletion to its end, as seen on the hub.
 	JoinSeconds   float64 `json:"joinSeconds"`
 	RemoveSeconds float64 `json:"removeSeconds"`
+	// AnswerSeconds is the average wait of the hub's own: from a new Machine's readiness to the deletion of an old one for
+	// it, and from the end of an old one to the creation of a new one in its place.
+	AnswerSeconds answers `json:"answerSeconds"`
 	// IdealSeconds is machines / surge x (join + remove): the time of a roll whose steps wait for each other.
 	IdealSeconds float64 `json:"idealSeconds"`
 	// MostMachines and FewestReady are the extremes of one cluster at any time that was seen.
@@ -36,8 +40,15 @@ type rollFigures struct {
 	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
 }
 
+// answers are how long the hub took to answer, in seconds.
+type answers struct {
+	ReadyToDeletion float64 `json:"readyToDeletion"`
+	GoneToCreation  float64 `json:"goneToCreation"`
+}
+
 // life is what was seen of one Machine; the zero time means not yet.
 type life struct {
+	cluster string
 	// before tells that it was there before the roll.
 	before bool
 	// ready now, which it may be more than once.
@@ -101,7 +112,7 @@ func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, mac
 		return nil, err
 	}
 	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
-	r.sum(result)
+	r.sum(result, surge)
 	result.IdealSeconds = float64(opts.machines) / float64(surge) * (result.JoinSeconds + result.RemoveSeconds)
 	return result, nil
 }
@@ -158,7 +169,7 @@ func (r *roll) see(object any, before bool) {
 	now := time.Now()
 	one := r.lives[machine.UID]
 	if one == nil {
-		one = &life{before: before, created: now}
+		one = &life{cluster: machine.Namespace, before: before, created: now}
 		r.lives[machine.UID] = one
 		r.exist[machine.Namespace]++
 	}
@@ -206,7 +217,7 @@ func (r *roll) bound(cluster string) {
 }
 
 // sum fills in what was seen: averages of the Machines that were made, or removed, in the roll.
-func (r *roll) sum(result *rollFigures) {
+func (r *roll) sum(result *rollFigures, surge int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var joins, removals []float64
@@ -220,6 +231,44 @@ func (r *roll) sum(result *rollFigures) {
 	}
 	result.MostMachines, result.FewestReady = r.most, r.least
 	result.JoinSeconds, result.RemoveSeconds = average(joins), average(removals)
+	result.AnswerSeconds = answered(r.lives, surge)
+}
+
+// answered pairs, in each cluster, causes and effects by their order. What a roll begins with, a whole surge of new
+// Machines, answers nothing.
+func answered(lives map[types.UID]*life, surge int) answers {
+	made, joined, deleted, gone := map[string][]time.Time{}, map[string][]time.Time{}, map[string][]time.Time{}, map[string][]time.Time{}
+	note := func(times map[string][]time.Time, cluster string, at time.Time) {
+		if !at.IsZero() {
+			times[cluster] = append(times[cluster], at)
+		}
+	}
+	for _, one := range lives {
+		if !one.before {
+			note(made, one.cluster, one.created)
+			note(joined, one.cluster, one.joined)
+		}
+		note(deleted, one.cluster, one.deleted)
+		note(gone, one.cluster, one.gone)
+	}
+	var deletions, creations []float64
+	for cluster := range made {
+		deletions = append(deletions, waits(joined[cluster], deleted[cluster], 0)...)
+		creations = append(creations, waits(gone[cluster], made[cluster], surge)...)
+	}
+	return answers{ReadyToDeletion: average(deletions), GoneToCreation: average(creations)}
+}
+
+// waits returns the seconds from the nth cause to the nth effect, without the effects that had no cause.
+func waits(causes, effects []time.Time, uncaused int) []float64 {
+	slices.SortFunc(causes, time.Time.Compare)
+	slices.SortFunc(effects, time.Time.Compare)
+	effects = effects[min(uncaused, len(effects)):]
+	var seconds []float64
+	for i := range min(len(causes), len(effects)) {
+		seconds = append(seconds, effects[i].Sub(causes[i]).Seconds())
+	}
+	return seconds
 }
 
 func average(values []float64) float64 {

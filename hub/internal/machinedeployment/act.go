@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 )
 
 // actError is a change of a MachineSet that the API server refused.
@@ -25,37 +28,27 @@ type actError struct {
 func (e *actError) Error() string { return e.err.Error() }
 func (e *actError) Unwrap() error { return e.err }
 
+// livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
+const livePage = 500
+
 // act decides once more, now on live reads, and carries that out. Every write has an optimistic lock, so a
 // set that somebody changes meanwhile is left alone; the first refused write ends the attempt, because what
-// follows was decided together with it.
-func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment) error {
+// follows was decided together with it. worked is what was known of the sets before.
+func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64) error {
 	// From the reads on which the decision rests to its last write.
 	defer c.surges.lock(deployment)()
-	current := &v1alpha1.MachineDeployment{}
-	var around surroundings
-	reads, readCtx := errgroup.WithContext(ctx)
-	reads.Go(func() error {
-		if err := c.Live.Get(readCtx, client.ObjectKeyFromObject(deployment), current); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the machine deployment again: %w", err)
-		}
-		return nil
-	})
-	reads.Go(func() (err error) {
-		around, err = look(readCtx, c.Live, deployment)
-		return err
-	})
-	if err := reads.Wait(); err != nil {
+	c.Snapshots.Drop(deployment.UID)
+	begun, at := c.Snapshots.Now(), c.Clock.Now()
+	s, machines, err := c.observeLive(ctx, deployment, worked, at)
+	if err != nil || s == nil {
 		return err
 	}
-	if current.UID != deployment.UID || current.Generation != deployment.Generation {
-		return nil // Gone, another object, or another will: its event is on the way.
-	}
+	current := s.deployment
 	fresh := current.ResourceVersion == deployment.ResourceVersion
-	s, err := c.observe(ctx, c.Live, current, around, c.Clock.Now(), client.Limit(livePage))
-	if err != nil {
-		return err
-	}
 	d := decide(s)
+	if d.onlyScales() && len(d.Move) == 0 && d.Remove == nil {
+		c.Snapshots.Put(deployment.UID, begun, at, machines)
+	}
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "createNew", d.CreateNew, "scale", d.Scale,
 		"change", len(d.changes), "adopt", len(d.adopt), "forget", len(d.forget), "settle", len(d.Settle),
 		"move", len(d.Move), "replace", len(d.Replace), "remove", d.Remove != nil, "why", d.Why)
@@ -75,6 +68,59 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 		deployment.ResourceVersion = current.ResourceVersion
 	}
 	return nil
+}
+
+// observeLive reads all that deployment's next step rests on from the API server, at once: every step of a rollout waits
+// for it. It also returns the Machines. Nil is a deployment that is gone, another object, or another will; its event is on
+// the way.
+func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, []*v1alpha1.Machine, error) {
+	var s *scope
+	var machines []*v1alpha1.Machine
+	seen := make(chan struct{})
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		s, err = c.seeLive(ctx, deployment, worked, now)
+		close(seen)
+		return err
+	})
+	reads.Go(func() error {
+		return tally.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
+			if <-seen; s != nil {
+				s.add(machine)
+				machine.ManagedFields = nil // Nobody needs them, and they are nearly half of it.
+				machines = append(machines, machine)
+			}
+		}, client.InNamespace(deployment.Namespace), client.Limit(livePage))
+	})
+	if err := reads.Wait(); err != nil || s == nil {
+		return nil, nil, err
+	}
+	c.count(s, now)
+	return s, machines, nil
+}
+
+// seeLive reads all but the Machines.
+func (c *Controller) seeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, error) {
+	current := &v1alpha1.MachineDeployment{}
+	var around surroundings
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the machine deployment again: %w", err)
+		}
+		return nil
+	})
+	reads.Go(func() (err error) {
+		around, err = look(ctx, c.Live, deployment)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	if current.UID != deployment.UID || current.Generation != deployment.Generation {
+		return nil, nil
+	}
+	return c.see(current, around, worked, now)
 }
 
 func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {

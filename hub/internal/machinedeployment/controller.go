@@ -18,6 +18,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze/label"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
+	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -30,7 +32,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All but Sets and Safety is required.
+// Deps is what the controller needs. All but Sets, Snapshots and Safety is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -40,8 +42,10 @@ type Deps struct {
 	// Agents tells which agents this process has heard.
 	Agents *witness.Agents
 	// Sets, if not nil, knows sooner than their status which generation of each set was worked on.
-	Sets  *witness.Sets
-	Clock clock.PassiveClock
+	Sets *witness.Sets
+	// Snapshots, if not nil, passes the Machines that were read live on to the sets.
+	Snapshots *snapshot.Machines
+	Clock     clock.PassiveClock
 	// Safety says how many Machines of a set are too many. Default overshoot.Defaults.
 	Safety overshoot.Limits
 }
@@ -80,10 +84,17 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	s, err := c.observe(ctx, c.Client, deployment, around, now)
+	worked := c.worked(around.sets)
+	s, err := c.see(deployment, around, worked, now)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
+	// Nothing changes a Machine, so the cache need not copy them.
+	err = tally.Each(ctx, c.Client, s.add, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return reconciler.Next{}, err
+	}
+	c.count(s, now)
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
 	retry, refused := c.refused.wait(deployment.UID, now)
@@ -98,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 			next = next.Sooner(wait)
 		} else {
 			c.steps.end(deployment.UID)
-			actErr = c.act(ctx, deployment)
+			actErr = c.act(ctx, deployment, worked)
 		}
 		s.renumbered = d.number
 	}

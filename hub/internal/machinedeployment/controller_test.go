@@ -21,6 +21,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
@@ -43,6 +44,7 @@ type fixture struct {
 	writes     hubtest.Writes
 	runner     reconcile.Reconciler
 	sets       reconcile.Reconciler
+	snapshots  *snapshot.Machines
 }
 
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
@@ -64,10 +66,15 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 		cached = interceptor.NewClient(cached, *stale)
 	}
 	worked := witness.NewSets(f.clock)
-	logic, err := New(Deps{Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Clock: f.clock})
+	f.snapshots = snapshot.New()
+	logic, err := New(Deps{
+		Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock,
+	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, logic)
-	sets, err := machineset.New(machineset.Deps{Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Clock: f.clock})
+	sets, err := machineset.New(machineset.Deps{
+		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock,
+	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.sets = reconciler.New(f.direct, f.direct, sets)
 	return f

@@ -217,7 +217,7 @@ func TestPeersUseWhatTheyHaveOrMayMake(t *testing.T) {
 			Labels:          map[string]string{v1alpha1.MachineDeploymentNameLabel: deployment},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", UID: set, Controller: new(true)}},
 		}}
-		s.add(machine, 0, time.Time{})
+		s.add(machine)
 	}
 	facts := func(unseen ...types.UID) plan.Peer {
 		all := map[types.UID]bool{}

@@ -21,9 +21,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 )
 
-// livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
-const livePage = 500
-
 // scope is all that one reconciliation knows.
 type scope struct {
 	deployment *v1alpha1.MachineDeployment
@@ -110,9 +107,10 @@ func look(ctx context.Context, reader client.Reader, deployment *v1alpha1.Machin
 	return around, err
 }
 
-// observe reads the Machines of deployment and sees what counts for it.
-func (c *Controller) observe(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment, around surroundings, now time.Time, options ...client.ListOption) (*scope, error) {
-	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}}
+// see takes in all of deployment but its Machines, which are added to what it returns. worked tells on which generation of
+// each set its controller had worked before the Machines were read: what it does from there on may not be among them.
+func (c *Controller) see(deployment *v1alpha1.MachineDeployment, around surroundings, worked map[types.UID]int64, now time.Time) (*scope, error) {
+	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}}
 	c.seeCluster(s, around.cluster)
 	var err error
 	var collisions int32
@@ -126,16 +124,21 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, deployme
 	if err := s.seeSets(around.sets); err != nil {
 		return nil, err
 	}
-	// Before the Machines are read: what a set's controller does from here on may not be among them.
-	s.unseen = c.unseen(s)
-	if err := s.readMachines(ctx, reader, options); err != nil {
-		return nil, err
+	for _, set := range s.sets {
+		s.unseen[set.UID] = worked[set.UID] < set.Generation
 	}
+	for uid, set := range s.peers.sets {
+		s.unseen[uid] = worked[uid] < set.Generation
+	}
+	return s, nil
+}
+
+// count sums up, when all Machines have been added.
+func (c *Controller) count(s *scope, now time.Time) {
 	if s.clock.Before(now) {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
 	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet())
-	return s, nil
 }
 
 // heldSet freezes the deployment as long as a person has frozen one of its sets: its steps take Machines of them all.
@@ -159,19 +162,13 @@ func (s *scope) overshoot(limits overshoot.Limits) freeze.Verdict {
 	return freeze.Verdict{}
 }
 
-// unseen picks the sets whose controller has not reported on their present spec.
-func (c *Controller) unseen(s *scope) map[types.UID]bool {
-	unseen := map[types.UID]bool{}
-	note := func(set *v1alpha1.MachineSet) {
-		unseen[set.UID] = set.Status.ObservedGeneration < set.Generation && !c.Sets.Has(set)
+// worked tells on which generation of each set its controller has worked, as far as the set or this process knows.
+func (c *Controller) worked(sets []v1alpha1.MachineSet) map[types.UID]int64 {
+	generations := make(map[types.UID]int64, len(sets))
+	for i := range sets {
+		generations[sets[i].UID] = max(sets[i].Status.ObservedGeneration, c.Sets.Worked(sets[i].UID))
 	}
-	for _, set := range s.sets {
-		note(set)
-	}
-	for _, set := range s.peers.sets {
-		note(set.MachineSet)
-	}
-	return unseen
+	return generations
 }
 
 func (s *scope) seeSets(sets []v1alpha1.MachineSet) error {
@@ -205,14 +202,8 @@ func (s *scope) seeSets(sets []v1alpha1.MachineSet) error {
 	return nil
 }
 
-func (s *scope) readMachines(ctx context.Context, reader client.Reader, options []client.ListOption) error {
-	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
-	// Nothing below changes a Machine, so the cache need not copy them.
-	options = append(options, client.InNamespace(s.deployment.Namespace), client.UnsafeDisableDeepCopy)
-	return tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, minReady, s.clock) }, options...)
-}
-
-func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) {
+// add takes in one Machine of the namespace. It does not change it.
+func (s *scope) add(machine *v1alpha1.Machine) {
 	controller := metav1.GetControllerOfNoCopy(machine)
 	if controller == nil || controller.Kind != "MachineSet" {
 		return
@@ -225,7 +216,7 @@ func (s *scope) add(machine *v1alpha1.Machine, minReady time.Duration, now time.
 		}
 		owner = &s.strays
 	}
-	state := tally.Of(machine, minReady, now)
+	state := tally.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
 	owner.Add(state)
 	s.counts.Add(state)
 	if state.Failed && !state.Deleting {

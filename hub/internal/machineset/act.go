@@ -28,46 +28,25 @@ func (e *actError) Unwrap() error { return e.err }
 
 // act decides once more, now on live reads, and carries that out: whatever the cache said, a set never gets
 // more Machines than replicas by creating. The live read sees only Machines that the selector matches; strangers
-// are those which the set owns nevertheless, as the cache has them. It reports whether all of it was done.
-func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine) (bool, error) {
-	current := &v1alpha1.MachineSet{}
-	var found above
-	reads, readCtx := errgroup.WithContext(ctx)
-	reads.Go(func() error {
-		if err := c.Live.Get(readCtx, client.ObjectKeyFromObject(set), current); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the machine set again: %w", err)
-		}
-		return nil
-	})
-	reads.Go(func() (err error) {
-		found, err = look(readCtx, c.Live, set)
-		return err
-	})
-	if err := reads.Wait(); err != nil {
-		return false, err
-	}
-	if current.UID != set.UID || current.Generation != set.Generation || !sameOwner(current, set) {
-		return false, nil // Gone, another object, another will or another's: its event is on the way.
-	}
-	s, err := c.observe(ctx, c.Live, current, found, c.Clock.Now(),
-		client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(livePage))
+// are those which the set owns nevertheless, as the cache has them. wanted is what was decided on the cache. It reports
+// whether all of it was done.
+func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, strangers []plan.Machine, wanted plan.Plan) (bool, error) {
+	s, err := c.observeRecent(ctx, set, wanted)
 	if err != nil {
 		return false, err
 	}
-	// Had a transfer begun between the two reads, a Machine that left would look like one that was lost.
-	unchanged := &v1alpha1.MachineSet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), unchanged); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the machine set once more: %w", err)
-	}
-	if unchanged.ResourceVersion != current.ResourceVersion {
-		return false, nil // Its event is on the way.
-	}
-	for _, stranger := range strangers {
-		if !slices.ContainsFunc(s.input.Machines, func(m plan.Machine) bool { return m.UID == stranger.UID }) {
-			s.input.Machines = append(s.input.Machines, stranger)
+	if s == nil {
+		if s, err = c.observeLive(ctx, set); err != nil || s == nil {
+			return false, err
 		}
+		for _, stranger := range strangers {
+			if !slices.ContainsFunc(s.input.Machines, func(m plan.Machine) bool { return m.UID == stranger.UID }) {
+				s.input.Machines = append(s.input.Machines, stranger)
+			}
+		}
+		c.judge(s)
 	}
-	c.judge(s)
+	current := s.set
 	decided, carriedOut, err := c.decide(ctx, s)
 	if err != nil {
 		return false, err
@@ -79,6 +58,7 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 	if s.staleTransfer && !decided.Empty() {
 		staleTransferEvent().Send(c.Recorder, current)
 	}
+	defer func() { s.known.wrote = c.Snapshots.Now() }()
 	err = errors.Join(
 		c.release(ctx, current, decided.Release),
 		c.adopt(ctx, s, decided.Adopt),
@@ -89,6 +69,77 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		c.create(ctx, s, decided.Create),
 	)
 	return err == nil, err
+}
+
+// observeRecent observes set with the Machines that its deployment read live a moment ago, after the set's last write. Nil
+// says that they are of no use: there are none, or they lead to something else than the cache did, which is wanted. Two
+// views that agree on how many Machines are made, and which ones go, are as good as a third one.
+func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet, wanted plan.Plan) (*scope, error) {
+	owner, now := metav1.GetControllerOfNoCopy(set), c.Clock.Now()
+	if owner == nil || !wanted.OnlyScales() {
+		return nil, nil
+	}
+	machines, found := c.Snapshots.Since(owner.UID, c.known.of(set.UID, now).wrote, now)
+	if !found {
+		return nil, nil
+	}
+	var s *scope
+	var current *v1alpha1.MachineSet
+	reads, readCtx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		s, err = c.observe(readCtx, c.Live, set, now, func(_ context.Context, do func(*v1alpha1.Machine)) error {
+			for _, machine := range machines {
+				do(machine)
+			}
+			return nil
+		})
+		return err
+	})
+	reads.Go(func() (err error) {
+		current, err = c.again(readCtx, set)
+		return err
+	})
+	if err := reads.Wait(); err != nil || current == nil || current.ResourceVersion != set.ResourceVersion {
+		return nil, err
+	}
+	if c.judge(s); !plan.Decide(s.input).Scales(wanted) {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// observeLive reads the Machines of set, and what is above it, from the API server. Nil is a set that is gone, another
+// object, another will or another's, or that changes all the time; its event is on the way.
+func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) (*scope, error) {
+	for range 2 {
+		s, err := c.observe(ctx, c.Live, set, c.Clock.Now(),
+			machinesOf(c.Live, set.Namespace, client.MatchingLabels(set.Spec.Selector.MatchLabels), client.Limit(livePage)))
+		if err != nil {
+			return nil, err
+		}
+		current, err := c.again(ctx, set)
+		if err != nil || current == nil {
+			return nil, err
+		}
+		if current.ResourceVersion == set.ResourceVersion {
+			return s, nil
+		}
+		set = current
+	}
+	return nil, nil
+}
+
+// again reads the set itself, after its Machines: had a transfer begun before that, a Machine that left would look like
+// one that was lost. Nil is a set that is gone, another object, another will or another's.
+func (c *Controller) again(ctx context.Context, set *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
+	current := &v1alpha1.MachineSet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the machine set again: %w", err)
+	}
+	if current.UID != set.UID || current.Generation != set.Generation || !sameOwner(current, set) {
+		return nil, nil
+	}
+	return current, nil
 }
 
 // sameOwner tells whether the same controls both.
@@ -106,7 +157,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	for i := range machines {
 		machines[i] = newMachine(s, i)
 	}
-	created, err := slowStart(count, func(i int) error {
+	created, err := slowStart(count, s.known.brake.atOnce(c.Clock.Now()), func(i int) error {
 		machine := machines[i]
 		if err := c.Client.Create(ctx, machine); err != nil {
 			return err
@@ -125,7 +176,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
 	s.known.made.add(created, nil)
 	if err == nil {
-		s.known.brake.accepted()
+		s.known.brake.accepted(now)
 		return nil
 	}
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()

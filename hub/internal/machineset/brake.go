@@ -14,6 +14,8 @@ const (
 	// longestPause.
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
+	// As long as the API server took the last ones within acceptance, the first batch need not be a single Machine.
+	acceptance = time.Minute
 	// Within creationWindow a set makes at most creationsPerReplica × replicas + creationsExtra Machines, not
 	// counting those that it deleted itself. A set of that many Machines replaces all of them once and has some to
 	// spare; one whose Machines vanish or are taken from it as fast as it makes them is stopped.
@@ -26,8 +28,10 @@ const (
 type brake struct {
 	failures int
 	retryAt  time.Time
-	failure  *actError
-	changes  []change
+	// acceptedAt is when the API server took all Machines; zero if it refused one since then.
+	acceptedAt time.Time
+	failure    *actError
+	changes    []change
 }
 
 // change is a number of Machines made, or deleted if negative.
@@ -46,11 +50,21 @@ func (b *brake) refused(failure *actError, created int, now time.Time) {
 		pause = min(firstPause<<b.failures, longestPause)
 	}
 	b.failures++
-	b.retryAt, b.failure = now.Add(pause), failure
+	b.retryAt, b.failure, b.acceptedAt = now.Add(pause), failure, time.Time{}
 }
 
 // accepted notes that the API server took all Machines.
-func (b *brake) accepted() { b.failures, b.retryAt, b.failure = 0, time.Time{}, nil }
+func (b *brake) accepted(now time.Time) {
+	b.failures, b.retryAt, b.failure, b.acceptedAt = 0, time.Time{}, nil, now
+}
+
+// atOnce is how many Machines the first batch of a creation may have.
+func (b *brake) atOnce(now time.Time) int {
+	if b.acceptedAt.IsZero() || now.Sub(b.acceptedAt) > acceptance {
+		return 1
+	}
+	return parallelCalls
+}
 
 // count notes Machines made, or deleted if negative.
 func (b *brake) count(machines int, now time.Time) {

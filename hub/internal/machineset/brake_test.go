@@ -25,8 +25,20 @@ func TestRefusedCreationsAreTriedMoreAndMoreRarely(t *testing.T) {
 	}
 	b.refused(&actError{"CreateFailed", errors.New("quota")}, 1, now)
 	g.Expect(b.verdict(5, now).after).To(Equal(firstPause), "one was created: that is progress")
-	b.accepted()
+	b.accepted(now)
 	g.Expect(b.verdict(5, now).why).To(BeEmpty())
+}
+
+func TestOnlyWhoseLastMachinesWereTakenBeginsWithMany(t *testing.T) {
+	g := NewWithT(t)
+	var b brake
+	g.Expect(b.atOnce(noon)).To(Equal(1), "nothing is known")
+	b.accepted(noon)
+	g.Expect(b.atOnce(noon.Add(acceptance))).To(Equal(parallelCalls))
+	g.Expect(b.atOnce(noon.Add(acceptance+1))).To(Equal(1), "that was long ago")
+	b.accepted(noon)
+	b.refused(&actError{"CreateFailed", errors.New("quota")}, 5, noon)
+	g.Expect(b.atOnce(noon)).To(Equal(1))
 }
 
 func TestACeilingBoundsWhatASetMakesInATime(t *testing.T) {

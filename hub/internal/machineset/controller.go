@@ -18,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -29,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All but Sets, Safety and SafetyPeriod is required.
+// Deps is what the controller needs. All but Sets, Snapshots, Safety and SafetyPeriod is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -40,8 +41,10 @@ type Deps struct {
 	// Agents tells which agents this process has heard.
 	Agents *witness.Agents
 	// Sets, if not nil, learns which generation of each set was worked on.
-	Sets  *witness.Sets
-	Clock clock.PassiveClock
+	Sets *witness.Sets
+	// Snapshots, if not nil, has the Machines that deployments have read live.
+	Snapshots *snapshot.Machines
+	Clock     clock.PassiveClock
 	// Safety says how many Machines are too many. Default overshoot.Defaults.
 	Safety overshoot.Limits
 	// SafetyPeriod is how often all sets are looked through for that, beside at each Machine that comes. Default never.
@@ -76,11 +79,7 @@ func (c *Controller) Status(set *v1alpha1.MachineSet) any { return &set.Status }
 func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (reconciler.Next, error) {
 	before := set.Status.DeepCopy()
 	now := c.Clock.Now()
-	found, err := look(ctx, c.Client, set)
-	if err != nil {
-		return reconciler.Next{}, err
-	}
-	s, err := c.observe(ctx, c.Client, set, found, now)
+	s, err := c.observe(ctx, c.Client, set, now, machinesOf(c.Client, set.Namespace))
 	if err != nil {
 		return reconciler.Next{}, err
 	}
@@ -97,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	c.judge(s)
 	decided := plan.Decide(s.input)
 	if !decided.Empty() {
-		done, actErr = c.act(ctx, set, s.strangers())
+		done, actErr = c.act(ctx, set, s.strangers(), decided)
 	}
 	s.noteArrivals()
 	c.report(s, actErr, now)

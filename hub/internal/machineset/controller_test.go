@@ -44,6 +44,8 @@ type fixture struct {
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
 	runner  reconcile.Reconciler
+	// old, if not empty, is the resource version of the set that the cache still has at the next read.
+	old string
 }
 
 // newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.

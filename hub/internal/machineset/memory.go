@@ -8,6 +8,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 )
 
 // memoryTTL is how long a set is remembered that nobody asks about. It is longer than all that is remembered.
@@ -28,6 +29,9 @@ type recollection struct {
 	// going are Machines that are being replaced, and owed is for how many that are gone others are to be made.
 	going []types.UID
 	owed  int
+
+	// wrote is after the last time that Machines of the set were changed.
+	wrote snapshot.Stamp
 
 	marks        marks
 	brake        brake

@@ -72,8 +72,53 @@ func look(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (
 	return found, err
 }
 
-// observe reads the Machines of set and sees what counts for it. Options narrow the Machines to be read.
-func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, found above, now time.Time, options ...client.ListOption) (*scope, error) {
+// lister calls do with Machines, among them all that a set may own.
+type lister func(ctx context.Context, do func(*v1alpha1.Machine)) error
+
+// machinesOf lists them in a namespace. Options narrow them.
+func machinesOf(reader client.Reader, namespace string, options ...client.ListOption) lister {
+	// Nothing changes a Machine, so a cache need not copy them.
+	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return func(ctx context.Context, do func(*v1alpha1.Machine)) error {
+		return tally.Each(ctx, reader, do, options...)
+	}
+}
+
+// observe reads what is above set and its Machines, at once, and sees what counts for the set.
+func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, now time.Time, each lister) (*scope, error) {
+	var s *scope
+	seen := make(chan struct{})
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() error {
+		defer close(seen)
+		found, err := look(ctx, reader, set)
+		if err == nil {
+			s = c.see(set, found, now)
+		}
+		return err
+	})
+	reads.Go(func() error {
+		selector, minReady := labels.SelectorFromSet(set.Spec.Selector.MatchLabels), time.Duration(set.Spec.MinReadySeconds)*time.Second
+		return each(ctx, func(machine *v1alpha1.Machine) {
+			if <-seen; s != nil {
+				s.add(machine, selector, minReady, now)
+			}
+		})
+	})
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	if s.clock.Before(now) {
+		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the set.
+	}
+	s.brake = s.known.brake.verdict(s.input.Replicas, now)
+	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
+	c.measure(s)
+	return s, nil
+}
+
+// see takes in all of set but its Machines.
+func (c *Controller) see(set *v1alpha1.MachineSet, found above, now time.Time) *scope {
 	s := &scope{
 		set: set, known: c.known.of(set.UID, now),
 		template: plan.TemplateOf(set), outdated: map[types.UID]*v1alpha1.Machine{},
@@ -86,21 +131,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if s.held() {
 		s.known.marks.restart()
 	}
-	selector := labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
-	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
-	// Nothing below changes a Machine, so the cache need not copy them.
-	options = append(options, client.InNamespace(set.Namespace), client.UnsafeDisableDeepCopy)
-	err := tally.Each(ctx, reader, func(machine *v1alpha1.Machine) { s.add(machine, selector, minReady, now) }, options...)
-	if err != nil {
-		return nil, err
-	}
-	if s.clock.Before(now) {
-		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the set.
-	}
-	s.brake = s.known.brake.verdict(s.input.Replicas, now)
-	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
-	c.measure(s)
-	return s, nil
+	return s
 }
 
 func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minReady time.Duration, now time.Time) {

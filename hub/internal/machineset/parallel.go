@@ -11,11 +11,11 @@ const parallelCalls = 16
 // maxErrors bounds the errors that are passed on: a refused batch has one cause, not a hundred.
 const maxErrors = 3
 
-// slowStart calls do count times in batches of 1, 2, 4, … and stops after the batch in which one fails: an
-// API server that refuses them all is asked once, not count times. Each call gets its number, from 0 on. It returns
-// how many calls succeeded.
-func slowStart(count int, do func(int) error) (succeeded int, err error) {
-	for done, batch := 0, 1; done < count; batch *= 2 {
+// slowStart calls do count times in batches of first, twice as many, and so on, and stops after the batch in which one
+// fails: an API server that refuses them all is asked first times, not count times. Each call gets its number, from 0
+// on. It returns how many calls succeeded.
+func slowStart(count, first int, do func(int) error) (succeeded int, err error) {
+	for done, batch := 0, first; done < count; batch *= 2 {
 		batch = min(batch, count-done)
 		ok, err := inParallel(batch, func(i int) error { return do(done + i) })
 		succeeded += ok

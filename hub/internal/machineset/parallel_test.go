@@ -10,18 +10,20 @@ import (
 
 func TestSlowStart(t *testing.T) {
 	tests := map[string]struct {
-		count, failAt    int
-		succeeded, calls int
+		count, first, failAt int
+		succeeded, calls     int
 	}{
-		"all succeed":                  {count: 10, failAt: -1, succeeded: 10, calls: 10},
-		"the first fails":              {count: 10, failAt: 1, succeeded: 0, calls: 1},
-		"one of the second batch":      {count: 10, failAt: 2, succeeded: 2, calls: 3},
-		"one of the last, short batch": {count: 10, failAt: 9, succeeded: 9, calls: 10},
+		"all succeed":                   {count: 10, first: 1, failAt: -1, succeeded: 10, calls: 10},
+		"the first fails":               {count: 10, first: 1, failAt: 1, succeeded: 0, calls: 1},
+		"one of the second batch":       {count: 10, first: 1, failAt: 2, succeeded: 2, calls: 3},
+		"one of the last, short batch":  {count: 10, first: 1, failAt: 9, succeeded: 9, calls: 10},
+		"one of a large first batch":    {count: 10, first: 4, failAt: 2, succeeded: 3, calls: 4},
+		"a first batch larger than all": {count: 2, first: 16, failAt: -1, succeeded: 2, calls: 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
-			succeeded, err := slowStart(test.count, func(int) error {
+			succeeded, err := slowStart(test.count, test.first, func(int) error {
 				if int(calls.Add(1)) == test.failAt {
 					return errors.New("refused")
 				}

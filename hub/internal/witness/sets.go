@@ -65,14 +65,14 @@ func (s *Sets) Done(set *v1alpha1.MachineSet) (remembered bool) {
 	return true
 }
 
-// Has tells whether the controller has worked on set as it is.
-func (s *Sets) Has(set *v1alpha1.MachineSet) bool {
+// Worked returns the generation of the set of that UID on which the controller has worked last; 0 is none.
+func (s *Sets) Worked(set types.UID) int64 {
 	if s == nil {
-		return false
+		return 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.done[set.UID].generation >= set.Generation
+	return s.done[set].generation
 }
 
 // News returns the channel with the sets, by metadata only, that were worked on. It has one reader.

@@ -108,6 +108,19 @@ func (p Plan) Empty() bool {
 		len(p.Replace) == 0 && len(p.Unmark) == 0 && len(p.Update) == 0
 }
 
+// OnlyScales tells whether Machines are made or deleted for the number of replicas, and nothing else is done.
+func (p Plan) OnlyScales() bool {
+	rest := p
+	rest.Create, rest.Delete = 0, nil
+	return rest.Empty() && !p.Empty()
+}
+
+// Scales tells whether both only make or delete Machines for the number of replicas: as many, and the same ones.
+func (p Plan) Scales(other Plan) bool {
+	return p.OnlyScales() && other.OnlyScales() && p.Create == other.Create &&
+		slices.EqualFunc(p.Delete, other.Delete, func(a, b Victim) bool { return a.UID == b.UID })
+}
+
 // Decide plans for one MachineSet.
 //
 // Machines that are being deleted count until they are gone: a set never has more Machines than replicas

@@ -1,0 +1,142 @@
+package machineset
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
+	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// live makes f's controller read Machines live through before, which runs ahead of each such read.
+func (f *fixture) live(before func(), snapshots *snapshot.Machines) {
+	f.t.Helper()
+	live := interceptor.NewClient(f.direct, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, machines := list.(*v1alpha1.MachineList); machines {
+				before()
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	cached := interceptor.NewClient(f.writes.Count(f.direct), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if _, set := object.(*v1alpha1.MachineSet); set && f.old != "" {
+				object.SetResourceVersion(f.old)
+				f.old = ""
+			}
+			return err
+		},
+	})
+	logic, err := New(Deps{Client: cached, Live: live, Recorder: f.events, Agents: f.agents, Snapshots: snapshots, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(cached, cached, logic)
+}
+
+// A deployment that begins to move Machines out of a set while the set reads them must not have them made once more.
+func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.scale(3)
+	times := 0
+	f.live(func() {
+		times++
+		f.update(func(set *v1alpha1.MachineSet) {
+			set.Annotations = map[string]string{v1alpha1.TransferAnnotation: strconv.Itoa(times)}
+		})
+	}, nil)
+	f.reconcile()
+	f.Expect(times).To(Equal(2), "it reads once more what has changed")
+	f.Expect(f.machines()).To(HaveLen(2), "and then waits for its event")
+	f.reconcile()
+	f.Expect(f.machines()).To(HaveLen(2))
+}
+
+// A write that changes nothing of what the set is to do does not cost it a turn: nothing may wake it again.
+func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.scale(3)
+	times := 0
+	f.live(func() {
+		if times++; times == 1 {
+			f.refresh().Status.ReadyReplicas++
+			f.Expect(f.direct.Status().Update(t.Context(), f.set)).To(Succeed())
+		}
+	}, nil)
+	_, _ = f.tryReconcile() // Its own status conflicts with that one.
+	f.Expect(f.machines()).To(HaveLen(3))
+}
+
+// A step of a rollout costs one read of the Machines, that of the deployment. A set believes it only where it says the
+// same as the cache, and only once.
+func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		// meanwhile happens between the deployment's read and the set's turn.
+		meanwhile func(f *fixture, snapshots *snapshot.Machines)
+		reads     int
+	}{
+		"it agrees with the cache": {func(*fixture, *snapshot.Machines) {}, 0},
+		"a Machine has gone": {func(f *fixture, _ *snapshot.Machines) {
+			machine := f.machines()[0]
+			machine.Finalizers = nil
+			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
+			f.Expect(f.direct.Delete(f.t.Context(), &machine)).To(Succeed())
+		}, 1},
+		"another one is to go first": {func(f *fixture, _ *snapshot.Machines) {
+			machine := f.machines()[1]
+			machine.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: "true"}
+			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
+			f.scale(1)
+		}, 1},
+		"the set has changed": {func(f *fixture, _ *snapshot.Machines) {
+			f.old = f.set.ResourceVersion
+			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{"note": "new"} })
+		}, 2},
+		"it is too old": {func(f *fixture, _ *snapshot.Machines) { f.pass(snapshot.MaxAge + 1) }, 1},
+		"it is taken back": {func(f *fixture, snapshots *snapshot.Machines) {
+			snapshots.Drop(metav1.GetControllerOf(f.set).UID)
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, snapshots, reads := newFixture(t, 2, nil), snapshot.New(), 0
+			worked, none := witness.NewSets(f.clock), error(nil)
+			f.ofDeployment(worked, &none)
+			f.live(func() { reads++ }, snapshots)
+			f.reconcile()
+			f.reconcile() // It has seen both by now.
+			f.Expect(f.machines()).To(HaveLen(2))
+			reads = 0
+			f.scale(3)
+			f.offer(snapshots)
+			test.meanwhile(f, snapshots)
+			want := int(*f.set.Spec.Replicas)
+			f.reconcile()
+			f.Expect(reads).To(Equal(test.reads))
+			f.Expect(active(f.machines())).To(HaveLen(want))
+
+			f.scale(5)
+			f.reconcile()
+			f.Expect(reads).To(Equal(test.reads+1), "the deployment's read is older than the set's last write")
+		})
+	}
+}
+
+// offer does what the set's deployment does when it has read the Machines.
+func (f *fixture) offer(snapshots *snapshot.Machines) {
+	f.t.Helper()
+	var machines []*v1alpha1.Machine
+	for _, machine := range f.machines() {
+		machines = append(machines, &machine)
+	}
+	snapshots.Put(metav1.GetControllerOf(f.set).UID, snapshots.Now(), f.clock.Now(), machines)
+}
