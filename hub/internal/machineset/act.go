@@ -174,7 +174,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	s.known.brake.count(created, now)
 	s.known.arrivals.Made(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
-	s.known.made.add(created, nil)
+	s.known.made.add(created, nil, now)
 	if err == nil {
 		s.known.brake.accepted(now)
 		return nil
@@ -205,7 +205,7 @@ func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim
 	deleted, err := inParallel(len(victims), func(i int) error { return c.deleteOne(ctx, s.set, victims[i].Machine) })
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
-	s.known.deleted.add(deleted, victims)
+	s.known.deleted.add(deleted, victims, c.Clock.Now())
 	return c.refusedDeletion(s.set, deleted, len(victims), err)
 }
 

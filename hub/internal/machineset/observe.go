@@ -41,6 +41,8 @@ type scope struct {
 	known    *recollection
 	surplus  surplus
 	brake    verdict
+	// rollout: another set of the deployment has Machines, so that they go from one set to the other.
+	rollout bool
 	// elsewhere are the Machines that other sets of the deployment have in replacement.
 	elsewhere map[types.UID]bool
 }

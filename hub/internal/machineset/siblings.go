@@ -49,6 +49,7 @@ func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s
 	for i := range sets.Items {
 		if sibling := &sets.Items[i]; sibling.UID != s.set.UID && metav1.IsControlledBy(sibling, s.deployment) {
 			s.input.Elsewhere += c.known.unseen(sibling.UID, s.elsewhere)
+			s.rollout = s.rollout || replicas(sibling) > 0
 		}
 	}
 	return nil

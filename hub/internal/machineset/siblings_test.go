@@ -130,3 +130,13 @@ func TestTheEndOfAReplacementWakesTheOtherSetsOfTheDeployment(t *testing.T) {
 		f.Expect(names(f.machine(machine.Name))).To(ConsistOf("old", "new"))
 	}
 }
+
+// As long as another set has Machines too, more will come or go: already the first ones are told together with them.
+func TestARolloutIsToldInFewEvents(t *testing.T) {
+	f := newFamily(t, nil)
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")), "those of the old set, which was alone")
+	f.Expect(f.look("new").RequeueAfter).To(BeNumerically("<=", tellEvery), "it will tell, should nobody wake it")
+	f.pass(tellEvery)
+	f.look("new")
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))
+}

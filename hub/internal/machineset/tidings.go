@@ -16,25 +16,34 @@ const (
 
 // tidings gathers what one kind of event tells. The zero value is ready for use.
 type tidings struct {
-	last    time.Time
-	count   int
-	victims []plan.Victim
+	// last is when something was told, since is when the first of what is gathered happened.
+	last, since time.Time
+	count       int
+	victims     []plan.Victim
 }
 
 // add notes what has happened to count Machines; victims are they, if they are to be named.
-func (t *tidings) add(count int, victims []plan.Victim) {
+func (t *tidings) add(count int, victims []plan.Victim, now time.Time) {
 	if count > 0 {
+		if t.count == 0 {
+			t.since = now
+		}
 		t.count += count
 		t.victims = append(t.victims, victims...)
 	}
 }
 
-// due returns how long what was gathered has to wait; 0 if it is told now, or if there is nothing.
-func (t *tidings) due(now time.Time) time.Duration {
+// due returns how long what was gathered has to wait; 0 if it is told now, or if there is nothing. In a rollout more will
+// follow, so the first one waits too.
+func (t *tidings) due(rollout bool, now time.Time) time.Duration {
 	if t.count == 0 || t.count >= tellAtOnce {
 		return 0
 	}
-	return max(t.last.Add(tellEvery).Sub(now), 0)
+	from := t.last
+	if rollout && t.since.After(from) {
+		from = t.since
+	}
+	return max(from.Add(tellEvery).Sub(now), 0)
 }
 
 // take returns what was gathered, and begins anew.
@@ -47,7 +56,7 @@ func (t *tidings) take(now time.Time) (int, []plan.Victim) {
 // tell sends the events that are due, and returns when the next one is.
 func (c *Controller) tell(s *scope, now time.Time) time.Duration {
 	made, deleted := &s.known.made, &s.known.deleted
-	waits := [...]time.Duration{made.due(now), deleted.due(now)}
+	waits := [...]time.Duration{made.due(s.rollout, now), deleted.due(s.rollout, now)}
 	if made.count > 0 && waits[0] == 0 {
 		count, _ := made.take(now)
 		createdEvent(count).Send(c.Recorder, s.set)

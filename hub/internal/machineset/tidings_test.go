@@ -14,29 +14,36 @@ func TestTidingsAreGathered(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	victim := func(name string) plan.Victim { return plan.Victim{Machine: plan.Machine{Name: name}} }
 	var told tidings
-	g.Expect(told.due(now)).To(BeZero(), "there is nothing to wait for")
-	told.add(2, []plan.Victim{victim("a"), victim("b")})
-	g.Expect(told.due(now)).To(BeZero(), "the first ones are told at once")
+	g.Expect(told.due(false, now)).To(BeZero(), "there is nothing to wait for")
+	told.add(2, []plan.Victim{victim("a"), victim("b")}, now)
+	g.Expect(told.due(false, now)).To(BeZero(), "the first ones are told at once")
 	count, victims := told.take(now)
 	g.Expect(count).To(Equal(2))
 	g.Expect(victims).To(HaveLen(2))
 
-	told.add(0, nil)
-	g.Expect(told.due(now)).To(BeZero())
-	told.add(1, []plan.Victim{victim("c")})
-	told.add(1, []plan.Victim{victim("d")})
-	g.Expect(told.due(now.Add(time.Second))).To(Equal(tellEvery - time.Second))
-	g.Expect(told.due(now.Add(tellEvery))).To(BeZero())
-	told.add(tellAtOnce-2, nil)
-	g.Expect(told.due(now.Add(time.Second))).To(BeZero(), "so many are not put off")
+	told.add(0, nil, now)
+	g.Expect(told.due(false, now)).To(BeZero())
+	told.add(1, []plan.Victim{victim("c")}, now)
+	told.add(1, []plan.Victim{victim("d")}, now)
+	g.Expect(told.due(false, now.Add(time.Second))).To(Equal(tellEvery - time.Second))
+	g.Expect(told.due(false, now.Add(tellEvery))).To(BeZero())
+	told.add(tellAtOnce-2, nil, now)
+	g.Expect(told.due(false, now.Add(time.Second))).To(BeZero(), "so many are not put off")
 	count, victims = told.take(now.Add(time.Second))
 	g.Expect(count).To(Equal(tellAtOnce))
 	g.Expect(victims).To(ConsistOf(victim("c"), victim("d")))
 	g.Expect(told.count).To(BeZero())
+
+	later := now.Add(time.Hour)
+	told.add(1, nil, later)
+	g.Expect(told.due(false, later)).To(BeZero(), "nothing was told for long")
+	g.Expect(told.due(true, later)).To(Equal(tellEvery), "and in a rollout more will follow")
+	told.add(1, nil, later.Add(time.Second))
+	g.Expect(told.due(true, later.Add(tellEvery))).To(BeZero(), "that does not put the first one off any longer")
 }
 
-// A rollout of one Machine after the other is told in few events, and all Machines are named.
-func TestARolloutIsToldInFewEvents(t *testing.T) {
+// A set that loses one Machine after the other tells it in few events, and all Machines are named.
+func TestASetThatShrinksIsToldInFewEvents(t *testing.T) {
 	f := newFixture(t, 6, nil)
 	f.reconcile()
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 6 machines")))
