@@ -21,7 +21,7 @@ func TestBenchMeasuresAFleet(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
 	g.Expect(run(t.Context(), options{
-		clusters: 1, machines: 3, surge: "10%", settle: 20 * time.Second, rest: 20 * time.Second, timeout: 8 * time.Minute,
+		clusters: 1, machines: 3, surge: "10%", settle: settled, rest: 20 * time.Second, timeout: 8 * time.Minute,
 		output: "json", binDir: bin, out: out, progress: progress,
 	})).To(Succeed(), progress.String)
 	var seen figures

@@ -21,6 +21,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
+// settled is how long after the last change of a fleet all has been written that the hub puts off, such as counts and events.
+const settled = 70 * time.Second
+
 type options struct {
 	clusters, machines int
 	rest, settle       time.Duration
@@ -63,7 +66,7 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
 	cmd.Flags().IntVar(&opts.clusters, "clusters", 3, "number of workload clusters")
 	cmd.Flags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
-	cmd.Flags().DurationVar(&opts.settle, "settle", 20*time.Second, "time between the last Machine's readiness and the measurement at rest")
+	cmd.Flags().DurationVar(&opts.settle, "settle", settled, "time between the last Machine's readiness and the measurement at rest; the hub puts some writes off for a minute")
 	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
 	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")

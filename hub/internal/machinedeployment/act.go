@@ -79,8 +79,8 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	seen := make(chan struct{})
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) {
+		defer close(seen)
 		s, err = c.seeLive(ctx, deployment, worked, now)
-		close(seen)
 		return err
 	})
 	reads.Go(func() error {
