@@ -59,21 +59,21 @@ func resumeHub(ctx context.Context, resume func(context.Context)) {
 	expectHub(ctx)
 }
 
+// expectHub waits until a hub leads, and starts another one if it has ended. What it renews must be of a time after the
+// call: an API server that was stopped carries out a renewal of before, whose hub has given up since.
 func expectHub(ctx context.Context) {
 	GinkgoHelper()
+	called := time.Now()
 	lease := &coordinationv1.Lease{}
-	renewals := map[string]bool{}
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		select {
 		case <-fleet.HubProcess.Done():
-			clear(renewals)
 			g.Expect(fleet.StartHubProcess(ctx)).To(Succeed())
 		default:
 		}
 		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKey{Namespace: "hollowfleet-system", Name: "hollowfleet-hub"}, lease)).To(Succeed())
 		g.Expect(lease.Spec.RenewTime).NotTo(BeNil())
-		renewals[lease.Spec.RenewTime.String()] = true
-		g.Expect(len(renewals)).To(BeNumerically(">", 1))
+		g.Expect(lease.Spec.RenewTime.Time).To(BeTemporally(">", called))
 	}).Should(Succeed(), "a hub renews its lease")
 }
 
