@@ -159,7 +159,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	}
 	created, err := slowStart(count, s.known.brake.atOnce(c.Clock.Now()), func(i int) error {
 		machine := machines[i]
-		if err := c.Client.Create(ctx, machine); err != nil {
+		if err := c.createNamed(ctx, set, machine); err != nil {
 			return err
 		}
 		if !selector.Matches(labels.Set(machine.Labels)) {
