@@ -60,6 +60,9 @@ type Request struct {
 	Machine *v1alpha1.Machine
 	// Class is nil when it cannot be told: the Machine is being deleted, or its MachineClass is missing.
 	Class *Class
+	// CreationTimeout is how long the Machine may take until its Node is Ready, by itself, its MachineClass or default.
+	// A driver refuses a configuration that cannot be done by then. 0 when it cannot be told, as Class.
+	CreationTimeout time.Duration
 }
 
 // Class is the provider configuration of a Machine, from its MachineClass or from its own spec.

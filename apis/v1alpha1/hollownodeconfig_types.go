@@ -32,7 +32,7 @@ type HollowNodeConfig struct {
 	OSImage string `json:"osImage,omitempty"`
 
 	// startupDelay is how long the hollow node waits before it joins, as a real machine takes time to boot.
-	// Default 0.
+	// It has to be less than the Machine's timeouts.creation, and at most 24h. Default 0.
 	// +optional
 	StartupDelay *metav1.Duration `json:"startupDelay,omitempty"`
 

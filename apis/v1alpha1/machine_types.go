@@ -137,10 +137,10 @@ type NodeMetadata struct {
 
 // MachineVersions are the versions of a node's parts.
 type MachineVersions struct {
-	// kubelet is the kubelet's version, a semantic version such as "v1.36.2" or "1.36.2". Default: the
-	// version that the provider has.
+	// kubelet is the kubelet's version, a semantic version such as "v1.36.2" or "1.36.2", with at most nine
+	// digits in each of its numbers. Default: the version that the provider has.
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)\\\\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\\\\+[0-9A-Za-z-]+(\\\\.[0-9A-Za-z-]+)*)?$')",message="spec.versions.kubelet: no semantic version: write it as v1.36.2"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.(0|[1-9][0-9]{0,8})){2}(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\\\\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?(\\\\+[0-9A-Za-z-]+(\\\\.[0-9A-Za-z-]+)*)?$')",message="spec.versions.kubelet: no semantic version: write it as v1.36.2"
 	// +optional
 	Kubelet string `json:"kubelet,omitempty"`
 
@@ -162,9 +162,10 @@ type ContainerRuntime struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Name string `json:"name"`
-	// version such as "2.1.4".
+	// version such as "2.1.4" or "2.2.0-rc.1": two numbers or more, with at most nine digits in each.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v?(0|[1-9][0-9]{0,8})(\\\\.[0-9]{1,9})+([-+~_A-Za-z][-+~_.0-9A-Za-z]*)?$')",message="spec.versions.containerRuntime.version: no version: write it as 2.1.4"
 	// +required
 	Version string `json:"version"`
 }

@@ -71,7 +71,8 @@ type MachineDeploymentSpec struct {
 	// +optional
 	Strategy MachineDeploymentStrategy `json:"strategy,omitzero"`
 
-	// minReadySeconds is how long a Machine must have been Ready to count as available. Default 0.
+	// minReadySeconds is how long a Machine must have been Ready to count as available. Time for which its cluster was
+	// frozen does not count. Default 0.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`

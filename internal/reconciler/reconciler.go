@@ -46,8 +46,8 @@ func (n Next) Sooner(after time.Duration) Next {
 	return n
 }
 
-// staleRetry is when an object is looked at again after a conflict, should the newer version not wake it before.
-const staleRetry = time.Second
+// StaleRetry is when an object is looked at again after a conflict, should the newer version not wake it before.
+const StaleRetry = time.Second
 
 // Runner turns a Logic into a reconcile.Reconciler.
 type Runner[T any, P Object[T]] struct {
@@ -81,7 +81,7 @@ func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request)
 	}
 	if apierrors.IsConflict(err) {
 		// A write that rested on a stale read, which is nothing to tell an operator.
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+		return reconcile.Result{RequeueAfter: StaleRetry}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err

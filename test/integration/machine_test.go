@@ -187,6 +187,8 @@ var _ = Describe("Bad input that only the agent can see", func() {
 			v1alpha1.ProviderConfig{Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","maxPodz":5}`)}, v1alpha1.ErrorInvalidConfiguration, `maxPodz`),
 		Entry("mistyped field", "bad-type",
 			v1alpha1.ProviderConfig{Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","maxPods":"many"}`)}, v1alpha1.ErrorInvalidConfiguration, `maxPods`),
+		Entry("start-up delay beyond the creation timeout", "bad-delay",
+			v1alpha1.ProviderConfig{Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","startupDelay":"30m"}`)}, v1alpha1.ErrorInvalidConfiguration, `raise spec.timeouts.creation`),
 		Entry("no kind", "bad-kind",
 			v1alpha1.ProviderConfig{Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1"}`)}, v1alpha1.ErrorInvalidConfiguration, `kind`),
 	)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,7 +33,8 @@ type desired struct {
 func ProviderID(cluster, machine string) string { return "hollowfleet://" + cluster + "/" + machine }
 
 // resolve computes desired, or says with *driver.InvalidConfigurationError why it cannot.
-func resolve(cluster string, machine *v1alpha1.Machine, class *driver.Class) (desired, error) {
+func resolve(cluster string, request driver.Request) (desired, error) {
+	machine, class := request.Machine, request.Class
 	if machine.Spec.Versions.ControlPlane != "" {
 		return desired{}, driver.Invalid("spec.versions.controlPlane", "provider hollow makes no control planes: remove the field")
 	}
@@ -58,15 +60,43 @@ func resolve(cluster string, machine *v1alpha1.Machine, class *driver.Class) (de
 		podResources: podResourcesOf(config),
 	}
 	if config.StartupDelay != nil {
+		if err := checkDelay(config.StartupDelay.Duration, request); err != nil {
+			return desired{}, err
+		}
 		d.configuration.StartupDelay = *config.StartupDelay
 	}
-	if version := machine.Spec.Versions.Kubelet; version != "" {
-		d.configuration.KubeletVersion = "v" + strings.TrimPrefix(version, "v")
-	}
-	if engine := machine.Spec.Versions.ContainerRuntime; engine != nil {
-		d.configuration.ContainerRuntimeName, d.configuration.ContainerRuntimeVersion = engine.Name, engine.Version
+	if err := setVersions(&d.configuration, machine.Spec.Versions); err != nil {
+		return desired{}, err
 	}
 	return d.withRegistration(machine)
+}
+
+// checkDelay refuses a delay with which the Machine, and each that replaces it, would fail before its Node is Ready.
+// One that has joined is past its creation: whatever was changed since, it gets its pod back.
+func checkDelay(delay time.Duration, request driver.Request) error {
+	timeout := request.CreationTimeout
+	if timeout == 0 || delay < timeout || joined(request.Machine) {
+		return nil
+	}
+	return driver.Invalid(request.Class.Path+".startupDelay",
+		"%s is not less than the %s in which the Node has to be Ready: raise spec.timeouts.creation or shorten the delay", delay, timeout)
+}
+
+// setVersions takes the versions over that a hollow-node can report. With any other it would not start.
+func setVersions(configuration *hollownode.Configuration, versions v1alpha1.MachineVersions) error {
+	if versions.Kubelet != "" {
+		configuration.KubeletVersion = "v" + strings.TrimPrefix(versions.Kubelet, "v")
+		if err := hollownode.CheckKubeletVersion(configuration.KubeletVersion); err != nil {
+			return driver.Invalid("spec.versions.kubelet", "no semantic version: write it as v1.36.2, got %q (%s)", versions.Kubelet, err)
+		}
+	}
+	if engine := versions.ContainerRuntime; engine != nil {
+		configuration.ContainerRuntimeName, configuration.ContainerRuntimeVersion = engine.Name, engine.Version
+		if err := hollownode.CheckContainerRuntimeVersion(engine.Version); err != nil {
+			return driver.Invalid("spec.versions.containerRuntime.version", "no version: write it as 2.1.4, got %q (%s)", engine.Version, err)
+		}
+	}
+	return nil
 }
 
 // withRegistration adds what the Node registers with, and the hashes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func classOf(config string) *driver.Class {
 }
 
 func TestResolveDefaults(t *testing.T) {
-	got, err := resolve("c1", testMachine(), classOf(""))
+	got, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestResolveMerges(t *testing.T) {
 	class.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
 		"cpu": resource.MustParse("32"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("20"),
 	}}
-	got, err := resolve("c1", machine, class)
+	got, err := resolve("c1", driver.Request{Machine: machine, Class: class})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +106,24 @@ func TestResolveRefuses(t *testing.T) {
 			},
 			`spec.nodeTemplate.capacity.memory: negative: want 0 or more, got "-1"`,
 		},
+		"a kubelet version that is none": {
+			func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "1.36" }, nil,
+			`spec.versions.kubelet: no semantic version: write it as v1.36.2, got "1.36" (illegal version string "v1.36")`,
+		},
+		"a kubelet version beyond all numbers": {
+			func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.99999999999999999999.0" }, nil,
+			`spec.versions.kubelet: no semantic version: write it as v1.36.2, got "v1.99999999999999999999.0" (` +
+				`illegal non-numeric version component "99999999999999999999" in "v1.99999999999999999999.0": ` +
+				`strconv.ParseUint: parsing "99999999999999999999": value out of range)`,
+		},
+		"a container runtime version that is none": {
+			runtimeVersion("latest"), nil,
+			`spec.versions.containerRuntime.version: no version: write it as 2.1.4, got "latest" (could not parse "latest" as version)`,
+		},
+		"a container runtime version of one part": {
+			runtimeVersion("2"), nil,
+			`spec.versions.containerRuntime.version: no version: write it as 2.1.4, got "2" (illegal version string "2")`,
+		},
 		"too many pods in the node template": {
 			nil, func(c *driver.Class) {
 				c.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{"pods": resource.MustParse("5k")}}
@@ -121,9 +140,47 @@ func TestResolveRefuses(t *testing.T) {
 			if test.class != nil {
 				test.class(class)
 			}
-			_, err := resolve("c1", machine, class)
+			_, err := resolve("c1", driver.Request{Machine: machine, Class: class})
 			if !errors.Is(err, driver.ErrInvalidConfiguration) || err.Error() != test.want {
 				t.Errorf("resolve:\n got %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func runtimeVersion(version string) func(*v1alpha1.Machine) {
+	return func(m *v1alpha1.Machine) {
+		m.Spec.Versions.ContainerRuntime = &v1alpha1.ContainerRuntime{Name: "containerd", Version: version}
+	}
+}
+
+func TestStartupDelayIsWithinTheCreationTimeout(t *testing.T) {
+	tests := map[string]struct {
+		delay   string
+		timeout time.Duration
+		joined  bool
+		refused bool
+	}{
+		"30m with the default":             {delay: "30m", timeout: 20 * time.Minute, refused: true},
+		"as long as the timeout":           {delay: "20m", timeout: 20 * time.Minute, refused: true},
+		"30m with a timeout of 1h":         {delay: "30m", timeout: time.Hour},
+		"30m of a Machine that has joined": {delay: "30m", timeout: 20 * time.Minute, joined: true},
+		"30m with a timeout not known":     {delay: "30m"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			request := driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `,"startupDelay":"` + test.delay + `"}`), CreationTimeout: test.timeout}
+			if test.joined {
+				request.Machine.Spec.ProviderID = new("hollowfleet://c1/m1")
+			}
+			_, err := resolve("c1", request)
+			if !test.refused && err != nil {
+				t.Fatalf("resolve: %v", err)
+			}
+			for _, want := range []string{"spec.providerConfig.value.startupDelay: ", "raise spec.timeouts.creation or shorten the delay"} {
+				if test.refused && (!errors.Is(err, driver.ErrInvalidConfiguration) || !strings.Contains(err.Error(), want)) {
+					t.Errorf("resolve: got %v, want %q", err, want)
+				}
 			}
 		})
 	}
@@ -134,7 +191,7 @@ func TestHashes(t *testing.T) {
 	hashes := func(change func(*v1alpha1.Machine, *driver.Class)) (configuration, registration string) {
 		machine, class := base()
 		change(machine, class)
-		got, err := resolve("c1", machine, class)
+		got, err := resolve("c1", driver.Request{Machine: machine, Class: class})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func New(ctx context.Context, options Options, environment driver.Environment) (
 
 // Create implements driver.Driver: first the Secret, then the pod that needs it.
 func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	want, err := resolve(d.environment.ClusterName, request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -76,14 +76,14 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 
 // CheckUpdate implements driver.Driver: another pod of the same name goes on with the Node.
 func (d *Driver) CheckUpdate(_ context.Context, request driver.Request) error {
-	_, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	_, err := resolve(d.environment.ClusterName, request)
 	return err
 }
 
 // Update implements driver.Driver. A pod of another configuration is deleted; Create makes the next one. A
 // bootstrap token that is about to expire is replaced without touching the pod.
 func (d *Driver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	want, err := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	want, err := resolve(d.environment.ClusterName, request)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -205,7 +205,7 @@ func (d *Driver) instance(ctx context.Context, pod *corev1.Pod, request driver.R
 		return found, nil
 	}
 	// With a configuration that cannot be read the pod is as it is, and Update says what is wrong with it.
-	want, invalid := resolve(d.environment.ClusterName, request.Machine, request.Class)
+	want, invalid := resolve(d.environment.ClusterName, request)
 	found.UpToDate = invalid == nil && matches(pod, want, request.Machine)
 	if invalid != nil {
 		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now

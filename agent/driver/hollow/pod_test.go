@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestRenderPod(t *testing.T) {
-	want, err := resolve("c1", testMachine(), classOf(`{`+head+`,"podResources":{"memory":"100Mi"}}`))
+	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `,"podResources":{"memory":"100Mi"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 	if err := c.refuseSecondProvider(ctx, s); err != nil {
 		return err
 	}
-	instance, err := s.driver.Create(ctx, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	instance, err := s.driver.Create(ctx, s.request())
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *Controller) refuseSecondProvider(ctx context.Context, s *scope) error {
 
 func (c *Controller) update(ctx context.Context, s *scope) error {
 	drained := plan.Joined(s.Observation)
-	instance, err := s.driver.Update(ctx, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	instance, err := s.driver.Update(ctx, s.request())
 	var unsupported *driver.InPlaceUnsupportedError
 	if errors.As(err, &unsupported) {
 		s.Update.Unsupported = unsupported.Error()

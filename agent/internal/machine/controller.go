@@ -32,7 +32,7 @@ const (
 	// repairBackoff bounds how often a Machine's failed instance is made anew.
 	repairBackoffStart, repairBackoffMax = 2 * time.Second, time.Minute
 	// conflictRetry is how soon a change that met another writer is tried again, should no event come.
-	conflictRetry = time.Second
+	conflictRetry = reconciler.StaleRetry
 	// exhaustedRetry is the default wait after a provider had no room.
 	exhaustedRetry = time.Minute
 	// observeTimeout bounds the reads of one reconcile: an API server that hangs must not hold all workers.

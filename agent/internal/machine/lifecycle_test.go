@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -255,6 +257,36 @@ func TestAClassThatGoesTakesNothingFromARunningMachine(t *testing.T) {
 	b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorMachineClassNotFound))
 	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady))
 	b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
+}
+
+// listener is a driver that notes what each Create was told of the creation timeout.
+type listener struct {
+	driver.Driver
+	timeouts []time.Duration
+}
+
+func (l *listener) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
+	l.timeouts = append(l.timeouts, request.CreationTimeout)
+	return l.Driver.Create(ctx, request)
+}
+
+func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
+	b := newBed(t)
+	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "patient"}, Spec: v1alpha1.MachineClassSpec{
+		Provider: "fake", Timeouts: &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Hour}},
+	}}
+	b.Expect(b.admin.Create(b.t.Context(), class)).To(Succeed())
+	heard := &listener{Driver: b.driver}
+	b.controller.Drivers["fake"] = heard
+	patient := func(m *v1alpha1.Machine) {
+		m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "patient"}}
+	}
+	b.reconcile(b.create("timeout-default"))
+	b.reconcile(b.create("timeout-class", patient))
+	b.reconcile(b.create("timeout-machine", patient, func(m *v1alpha1.Machine) {
+		m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Minute}}
+	}))
+	b.Expect(heard.timeouts).To(Equal([]time.Duration{plan.DefaultCreationTimeout, time.Hour, time.Minute}))
 }
 
 func TestDriverErrorsThatPass(t *testing.T) {

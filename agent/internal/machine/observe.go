@@ -100,7 +100,7 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 	if !plan.OutOfDate(s.Observation) || !plan.Joined(s.Observation) {
 		return nil
 	}
-	err := s.driver.CheckUpdate(ctx, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+	err := s.driver.CheckUpdate(ctx, s.request())
 	var unsupported *driver.InPlaceUnsupportedError
 	var invalid *driver.InvalidConfigurationError
 	switch {
@@ -193,7 +193,7 @@ func (c *Controller) class(ctx context.Context, namespace, name string) (*v1alph
 // Machine, but what was made for it before is still there to be seen.
 func (c *Controller) observeInstance(ctx context.Context, s *scope) error {
 	if s.driver != nil {
-		return c.get(ctx, s, s.driver, driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class})
+		return c.get(ctx, s, s.driver, s.request())
 	}
 	for _, name := range c.providerNames() {
 		if err := c.get(ctx, s, c.Drivers[name], driver.Request{Machine: s.Machine.DeepCopy()}); err != nil || s.Instance != nil {
@@ -201,6 +201,11 @@ func (c *Controller) observeInstance(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// request asks a driver for the Machine as it is to be.
+func (s *scope) request() driver.Request {
+	return driver.Request{Machine: s.Machine.DeepCopy(), Class: s.class, CreationTimeout: s.Limits.Creation}
 }
 
 func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, request driver.Request) error {

@@ -73,6 +73,12 @@ func with[T client.Object](object T, change func(T)) client.Object {
 	return object
 }
 
+func runtimeVersion(version string) func(*v1alpha1.Machine) {
+	return func(m *v1alpha1.Machine) {
+		m.Spec.Versions.ContainerRuntime = &v1alpha1.ContainerRuntime{Name: "containerd", Version: version}
+	}
+}
+
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
 func bounds(surge, unavailable string) func(*v1alpha1.MachineDeployment) {
@@ -103,6 +109,9 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 		"kubelet version with all that one may have": with(machine(), func(m *v1alpha1.Machine) {
 			m.Spec.Versions.Kubelet = "v1.36.2-0.x-y.-.01a+build.05"
 		}),
+		"largest numbers of a kubelet version":                 with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v999999999.999999999.999999999" }),
+		"container runtime version":                            with(machine(), runtimeVersion("2.1.4")),
+		"container runtime version with all that one may have": with(machine(), runtimeVersion("v20.010.7.1-rc.1+azure~2")),
 		"no replicas": with(deployment(), func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) }),
 		"as many labels as can be": with(deployment(), func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = many(15), many(63)
@@ -130,6 +139,7 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 		field, remedy string
 	}{
 		"cluster name of the hub's own namespace": {cluster("hollowfleet-system"), "metadata.name", "choose another name"},
+		"cluster name of an agent's namespace":    {cluster("hollowfleet"), "metadata.name", "choose another name"},
 		"cluster name default":                    {cluster("default"), "metadata.name", "choose another name"},
 		"cluster name kube-":                      {cluster("kube-system"), "metadata.name", "choose another name"},
 		"cluster name openshift-":                 {cluster("openshift-x"), "metadata.name", "choose another name"},
@@ -176,6 +186,19 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			"spec.versions.kubelet", "write it as v1.36.2"},
 		"kubelet version with nothing after the plus": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.36.2-rc.1+" }),
 			"spec.versions.kubelet", "write it as v1.36.2"},
+		"kubelet version beyond all numbers": {with(machine(), func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.99999999999999999999.0" }),
+			"spec.versions.kubelet", "write it as v1.36.2"},
+		"container runtime version latest": {with(machine(), runtimeVersion("latest")),
+			"spec.versions.containerRuntime.version", "write it as 2.1.4"},
+		"container runtime version of one part": {with(machine(), runtimeVersion("2")),
+			"spec.versions.containerRuntime.version", "write it as 2.1.4"},
+		"container runtime version with leading zero": {with(machine(), runtimeVersion("02.1")),
+			"spec.versions.containerRuntime.version", "write it as 2.1.4"},
+		"container runtime version beyond all numbers": {with(machine(), runtimeVersion("2.1.99999999999999999999")),
+			"spec.versions.containerRuntime.version", "write it as 2.1.4"},
+		"container runtime name with a capital": {with(machine(), func(m *v1alpha1.Machine) {
+			m.Spec.Versions.ContainerRuntime = &v1alpha1.ContainerRuntime{Name: "Containerd", Version: "2.1.4"}
+		}), "spec.versions.containerRuntime.name", "[a-z0-9]"},
 		"machine name too long": {with(machine(), func(m *v1alpha1.Machine) { m.Name = strings.Repeat("a", 64) }),
 			"metadata.name", "at most 63 characters"},
 		"set name too long": {with(set(), func(s *v1alpha1.MachineSet) { s.Name = strings.Repeat("a", 58) }),

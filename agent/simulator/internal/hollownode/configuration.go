@@ -8,11 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
-
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
 // checkConfiguration refuses what the API server or the kubelet would refuse later, when it would be an
@@ -36,12 +33,12 @@ func checkConfiguration(c contract.Configuration) error {
 func checkVersions(c contract.Configuration) error {
 	var problems []error
 	if c.KubeletVersion != "" {
-		if err := kubeletversion.Check(c.KubeletVersion); err != nil {
+		if err := contract.CheckKubeletVersion(c.KubeletVersion); err != nil {
 			problems = append(problems, fmt.Errorf("kubeletVersion: %w", err))
 		}
 	}
 	if c.ContainerRuntimeVersion != "" {
-		if _, err := utilversion.ParseGeneric(c.ContainerRuntimeVersion); err != nil {
+		if err := contract.CheckContainerRuntimeVersion(c.ContainerRuntimeVersion); err != nil {
 			problems = append(problems, fmt.Errorf("containerRuntimeVersion: %w", err))
 		}
 	}

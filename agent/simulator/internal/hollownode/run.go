@@ -53,11 +53,8 @@ func Run(ctx context.Context, options Options) error {
 		Directory:           certificateDir(options.StateDir),
 		UserAgent:           "hollow-node/" + kubeletversion.BuiltIn(),
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
 	if err != nil {
-		return err
+		return unlessEnded(ctx, err)
 	}
 	k, dependencies, err := n.build(ctx, config)
 	if err != nil {
@@ -70,6 +67,16 @@ func Run(ctx context.Context, options Options) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// unlessEnded is err, or nil when ctx has ended: what an end that was asked for breaks is no failure.
+func unlessEnded(ctx context.Context, err error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	default:
+		return err
+	}
 }
 
 // pause waits and reports whether ctx is still alive.

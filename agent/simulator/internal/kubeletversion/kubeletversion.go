@@ -13,8 +13,9 @@ import (
 	"sync/atomic"
 	_ "unsafe" // for go:linkname
 
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/version"
+
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
 // kubernetesModule is the module whose kubelet is built in.
@@ -49,23 +50,12 @@ var linked = version.Get().GitVersion
 // Report makes everything in this process that asks component-base for the version see v, which must be a
 // semantic version such as "v1.29.4". It must be called before a kubelet is built.
 func Report(v string) error {
-	if err := Check(v); err != nil {
+	if err := hollownode.CheckKubeletVersion(v); err != nil {
 		return err
 	}
 	reported.Store(v)
 	if got := version.Get().GitVersion; got != v {
 		return fmt.Errorf("setting the reported version: want %s, the library still says %s", v, got)
-	}
-	return nil
-}
-
-// Check tells whether a version can be reported.
-func Check(v string) error {
-	if _, err := utilversion.ParseSemantic(v); err != nil {
-		return err
-	}
-	if !strings.HasPrefix(v, "v") {
-		return fmt.Errorf("want a leading v, got %q", v)
 	}
 	return nil
 }
