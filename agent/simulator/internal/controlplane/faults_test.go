@@ -188,7 +188,18 @@ func TestPorts(t *testing.T) {
 		t.Errorf("a taken port that was asked for gives exit code %d and %q, want 4, the flag and the remedy", code, stderr)
 	}
 
-	c := startCluster(t, dir, apiServerOnly)
+	taken.Close()
+	given := startCluster(t, dir, apiServerOnly, "--apiserver-port", port)
+	if got, want := given.admin(t).CoreV1().RESTClient().Get().URL().Host, "127.0.0.1:"+port; got != want {
+		t.Errorf("the admin kubeconfig leads to %s, want %s", got, want)
+	}
+	if _, err := given.admin(t).CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("the admin kubeconfig with a port that was given: %v", err)
+	}
+	given.stop(t)
+
+	// From here on the port is one that was chosen.
+	c := startCluster(t, dir, apiServerOnly, "--apiserver-port", "0")
 	before := c.ready(t)
 	server, err := url.Parse(before.Server)
 	if err != nil {

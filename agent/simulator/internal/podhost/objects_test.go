@@ -2,12 +2,16 @@ package podhost_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
 )
 
 func (h *testHost) secret(name, key, value string) *corev1.Secret {
@@ -52,6 +56,62 @@ func TestSecretIsVisibleAndUpdated(t *testing.T) {
 	if got, _ := h.get("p"); mainStatus(got).RestartCount != 0 {
 		t.Error("the process was restarted")
 	}
+}
+
+// What a kubelet mounts read-only, a container cannot change here either, while the podhost keeps it up to date.
+func TestVolumesAreReadOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("without root a container has the podhost's user, which can take itself the right to write")
+	}
+	h := startHost(t)
+	h.createSecret(h.secret("s", "key", "first"))
+	_, err := h.client.CoreV1().ConfigMaps(h.namespace).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"key": "map"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := h.script("p", `for file in /secret/dir/key /config/key /pod/name /all/key; do
+  { echo x >$file; } 2>/dev/null && echo "$file is written"
+  { rm -f $file || mv $file $file-2 || chmod u+w $(realpath $file); } 2>/dev/null && echo "$file is changed"
+  { touch $(dirname $(realpath $file))/new; } 2>/dev/null && echo "$file has a neighbour"
+  echo $(cat $file)
+done
+until grep -q second /secret/dir/key; do sleep 0.1; done; echo refreshed; exec sleep 1000`)
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532)}
+	object := corev1.LocalObjectReference{Name: "c"}
+	withVolume(pod, "/secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: "s", DefaultMode: ptr.To[int32](0o600), Items: []corev1.KeyToPath{{Key: "key", Path: "dir/key"}},
+	}})
+	withVolume(pod, "/config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: object, DefaultMode: ptr.To[int32](0o666)}})
+	withVolume(pod, "/pod", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+		{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+	}}})
+	withVolume(pod, "/all", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: object}},
+	}}})
+	h.create(pod)
+	h.awaitReady("p")
+	h.awaitLog("p", "first\nmap\np\nmap\n")
+	if _, err := h.client.CoreV1().Secrets(h.namespace).Update(t.Context(), h.secret("s", "key", "second"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if log := h.awaitLog("p", "refreshed\n"); log != "first\nmap\np\nmap\nrefreshed\n" {
+		t.Errorf("the log is %q", log)
+	}
+	h.delete("p", metav1.DeleteOptions{})
+	h.awaitGone("p")
+	base, err := volume.Base(h.options.DataDir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("nothing is left of the pod", func() error {
+		left, err := (&volume.Manager{Base: base}).Pods()
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are %v", left)
+		}
+		return err
+	})
 }
 
 func TestPodWaitsForWhatIsMissing(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -180,4 +181,45 @@ func await(t *testing.T, b *lockedBuffer, want string) {
 		}
 	}
 	t.Fatalf("read %q, want %q", got, want)
+}
+
+// Without file descriptors there is no inotify instance either, and the kernel tells neither from the other.
+func TestFollowingWithoutInotifyNamesTheRemedy(t *testing.T) {
+	path := write(t, 1<<20, "one\n")
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	var taken []int
+	defer func() {
+		for _, descriptor := range taken {
+			_ = syscall.Close(descriptor)
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	for {
+		descriptor, err := syscall.Dup(0)
+		if err != nil {
+			break
+		}
+		taken = append(taken, descriptor)
+	}
+	// One is for the log itself.
+	_ = syscall.Close(taken[len(taken)-1])
+	taken = taken[:len(taken)-1]
+	var output bytes.Buffer
+	err := Read(t.Context(), path, &Options{Follow: true}, func() bool { return true }, &output)
+	if err == nil || !strings.Contains(err.Error(), "too many open files") || !strings.Contains(err.Error(), "raise the sysctl fs.inotify.max_user_instances") {
+		t.Errorf("the error is %v", err)
+	}
+	if output.String() != "one\n" {
+		t.Errorf("before it there is %q", output.String())
+	}
 }

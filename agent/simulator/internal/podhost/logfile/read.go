@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"syscall"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,7 +26,16 @@ func Read(ctx context.Context, path string, options *Options, running func() boo
 			return err
 		}
 	}
-	return crilogs.ReadLogs(ctx, path, "container", options, liveness{running: running}, output, output)
+	return withRemedy(crilogs.ReadLogs(ctx, path, "container", options, liveness{running: running}, output, output))
+}
+
+// withRemedy explains why a log cannot be followed: few know that a user may
+// have only so many inotify instances. The library keeps the cause as text alone.
+func withRemedy(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "fsnotify watcher: "+syscall.EMFILE.Error()) {
+		return err
+	}
+	return fmt.Errorf("following the log: %w: the control planes of this user have taken all inotify instances: end some, or raise the sysctl fs.inotify.max_user_instances", err)
 }
 
 // readRotated copies the older file, unless only the last lines are wanted,

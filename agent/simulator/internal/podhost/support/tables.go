@@ -13,7 +13,7 @@ const (
 	noMounts     = "there is no mount namespace"
 	noNamespaces = "processes share the namespaces of the machine"
 	noSuchVolume = "volumes of this kind are not supported; use emptyDir, secret, configMap, downwardAPI or projected"
-	noFileUsers  = "files belong to the container's user"
+	noFileUsers  = "files are readable to the container's user; nobody else is made their owner"
 )
 
 // tables holds a rule for every field of the structs of a pod's spec.
@@ -138,7 +138,7 @@ var container = map[string]rule{
 	"StartupProbe":             inside,
 	"Lifecycle":                refused("hooks are not run and the stop signal is SIGTERM"),
 	"TerminationMessagePath":   only("cannot be honoured: "+noMounts, corev1.TerminationMessagePathDefault),
-	"TerminationMessagePolicy": accepted,
+	"TerminationMessagePolicy": without("nothing reads the file, which without a mount namespace would be one for the whole machine; FallbackToLogsOnError is honoured"),
 	"ImagePullPolicy":          without(noPulling),
 	"SecurityContext":          inside,
 	"Stdin":                    refused("processes have no standard input"),

@@ -3,8 +3,10 @@ package support
 import corev1 "k8s.io/api/core/v1"
 
 var volumeMount = map[string]rule{
-	"Name":              accepted,
-	"ReadOnly":          accepted, // checkMount: it depends on the volume
+	"Name": accepted,
+	// checkMount refuses it for an emptyDir. A container with the podhost's own user can take
+	// itself the right to write: a refusal would keep hollow nodes from a podhost without root.
+	"ReadOnly":          without("all other volumes are read-only, as far as their modes can make them"),
 	"RecursiveReadOnly": only("cannot be honoured: "+noMounts, corev1.RecursiveReadOnlyDisabled),
 	"MountPath":         accepted, // checkMount
 	"SubPath":           accepted,

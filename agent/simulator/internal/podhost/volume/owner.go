@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Owner is the user to whom a pod's files belong. The directories that lead to
-// them stay with the user of this process, so that a container cannot put a
-// link where the podhost is about to write.
+// Owner is the user to whom a pod's own files belong: those in emptyDir volumes
+// and its temporary ones. The files of other volumes, and all directories that
+// lead to files, stay with the user of this process, so that a container cannot
+// change them or put a link where the podhost is about to write.
 type Owner struct {
-	// Shared is set if the pod's containers run as different users. Its files
-	// then stay with the user of this process, and every user can pass.
+	// Shared is set if the pod's containers run as different users. Its own
+	// files then stay with the user of this process, and every user can pass.
 	Shared bool
 	// Change is set if the files must be given to UID and GID, because the
 	// pod's containers run as a user other than this process's.
@@ -53,20 +54,31 @@ func (o Owner) makeIn(root *os.Root, path string) error {
 	return nil
 }
 
-// give hands the files in a directory to the owner, and lets the owner pass
-// through the directories between them.
-func (o Owner) give(directory string) error {
-	if !o.Change {
-		return nil
-	}
+// protect makes the files in a directory read-only, as a kubelet mounts them.
+// They stay with the user of this process, and another user reads through its
+// group what their owner may read. The user of this process can still write to
+// the directories: that is where the content is replaced, and without it nobody
+// but root could remove the data directory of a podhost that was killed.
+func (o Owner) protect(directory string) error {
 	return filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() {
-			return os.Lchown(path, -1, o.GID)
+		info, err := entry.Info()
+		if err != nil {
+			return err
 		}
-		return os.Lchown(path, o.UID, o.GID)
+		mode := info.Mode().Perm() &^ 0o222
+		if o.Change {
+			mode |= (mode & 0o500) >> 3
+			if err := os.Lchown(path, -1, o.GID); err != nil {
+				return err
+			}
+		}
+		if entry.IsDir() {
+			mode |= 0o200
+		}
+		return os.Chmod(path, mode)
 	})
 }
 

@@ -1,8 +1,9 @@
 // Package volume makes the volumes of pods as directories of this machine.
 //
 // Secret, ConfigMap, downward API and projected volumes are written atomically
-// and refreshed like the kubelet does it. An emptyDir is a directory that lives
-// as long as its pod, also if the podhost is started again in between.
+// and refreshed like the kubelet does it, and read-only. An emptyDir is a
+// directory that lives as long as its pod, also if the podhost is started again
+// in between.
 package volume
 
 import (
@@ -144,7 +145,7 @@ func (m *Manager) write(pod *corev1.Pod, volume *corev1.Volume, owner Owner) err
 		return fmt.Errorf("opening the volume: %w", err)
 	}
 	return writer.Write(payload, func(subPath string) error {
-		return owner.give(filepath.Join(directory, subPath))
+		return owner.protect(filepath.Join(directory, subPath))
 	})
 }
 

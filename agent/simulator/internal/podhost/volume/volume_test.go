@@ -118,7 +118,7 @@ func TestContent(t *testing.T) {
 	}{
 		"secret": {
 			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
-			map[string]string{"a": "-rw-r--r-- one", "b": "-rw-r--r-- two"},
+			map[string]string{"a": "-r--r--r-- one", "b": "-r--r--r-- two"},
 		},
 		"secret, items and modes": {
 			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o400), Items: []corev1.KeyToPath{
@@ -126,19 +126,25 @@ func TestContent(t *testing.T) {
 			}}},
 			map[string]string{"dir/x": "-r-------- one", "y": "-r--r----- two"},
 		},
+		"secret, modes that let write": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o666), Items: []corev1.KeyToPath{
+				{Key: "a", Path: "a"}, {Key: "b", Path: "b", Mode: ptr.To[int32](0o777)},
+			}}},
+			map[string]string{"a": "-r--r--r-- one", "b": "-r-xr-xr-x two"},
+		},
 		"secret, optional and missing": {
 			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "missing", Optional: ptr.To(true)}},
 			map[string]string{},
 		},
 		"configMap": {
 			corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
-			map[string]string{"k": "-rw-r--r-- map"},
+			map[string]string{"k": "-r--r--r-- map"},
 		},
 		"downwardAPI": {
 			corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 				{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels"}},
 			}}},
-			map[string]string{"labels": `-rw-r--r-- app="x"`},
+			map[string]string{"labels": `-r--r--r-- app="x"`},
 		},
 		"projected": {
 			corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
@@ -146,7 +152,7 @@ func TestContent(t *testing.T) {
 				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
 				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "aud", Path: "token"}},
 			}}},
-			map[string]string{"x": "-rw-r--r-- one", "k": "-rw-r--r-- map", "token": "-rw------- ns/sa/uid/aud"},
+			map[string]string{"x": "-r--r--r-- one", "k": "-r--r--r-- map", "token": "-r-------- ns/sa/uid/aud"},
 		},
 		"emptyDir": {corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, map[string]string{}},
 	} {
@@ -190,7 +196,7 @@ func TestRefreshReplacesContentAtomically(t *testing.T) {
 	if err := m.Refresh(pod, Owner{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "after the change", content(t, m), map[string]string{"a": "-rw-r--r-- new", "c": "-rw-r--r-- three"})
+	expect(t, "after the change", content(t, m), map[string]string{"a": "-r--r--r-- new", "c": "-r--r--r-- three"})
 	if after, _ := os.Readlink(link); after == before {
 		t.Error("the content was not swapped as a whole")
 	}
@@ -198,7 +204,7 @@ func TestRefreshReplacesContentAtomically(t *testing.T) {
 	if err := m.Refresh(pod, Owner{}); err == nil {
 		t.Error("a missing Secret was not reported")
 	}
-	expect(t, "while the Secret is missing", content(t, m), map[string]string{"a": "-rw-r--r-- new", "c": "-rw-r--r-- three"})
+	expect(t, "while the Secret is missing", content(t, m), map[string]string{"a": "-r--r--r-- new", "c": "-r--r--r-- three"})
 }
 
 func TestEmptyDirSurvivesAndIsRemoved(t *testing.T) {
@@ -249,10 +255,14 @@ func TestSubPathDoesNotFollowLinksOut(t *testing.T) {
 	}
 }
 
-func TestFilesBelongToTheUser(t *testing.T) {
+// The user may write to an emptyDir, and read what is in the other volumes.
+func TestFilesOfAnotherUser(t *testing.T) {
 	requireRoot(t)
 	m, _ := newManager(t)
-	pod := podWith(secret(corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o400)}),
+	pod := podWith(
+		secret(corev1.SecretVolumeSource{SecretName: "s", DefaultMode: ptr.To[int32](0o600), Items: []corev1.KeyToPath{
+			{Key: "a", Path: "dir/a"}, {Key: "b", Path: "b", Mode: ptr.To[int32](0o744)},
+		}}),
 		corev1.Volume{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	if err := m.Prepare(pod, Owner{Change: true, UID: 65532, GID: 65531}); err != nil {
 		t.Fatal(err)
@@ -261,13 +271,16 @@ func TestFilesBelongToTheUser(t *testing.T) {
 		uid, gid uint32
 		mode     os.FileMode
 	}{
-		filepath.Join(m.volumeDirectory("uid", "v"), "a"): {65532, 65531, 0o400},
-		m.volumeDirectory("uid", "e"):                     {65532, 65531, 0o700},
-		m.Scratch("uid"):                                  {65532, 65531, 0o700},
+		filepath.Join(m.volumeDirectory("uid", "v"), "dir", "a"): {0, 65531, 0o440},
+		filepath.Join(m.volumeDirectory("uid", "v"), "b"):        {0, 65531, 0o554},
+		m.volumeDirectory("uid", "e"):                            {65532, 65531, 0o700},
+		m.Scratch("uid"):                                         {65532, 65531, 0o700},
 		// What leads there is not the user's to change.
-		m.volumeDirectory("uid", "v"):               {0, 65531, 0o750},
-		filepath.Dir(m.volumeDirectory("uid", "v")): {0, 65531, 0o750},
-		m.podDirectory("uid"):                       {0, 65531, 0o750},
+		filepath.Join(m.volumeDirectory("uid", "v"), "dir"):    {0, 65531, 0o755},
+		filepath.Join(m.volumeDirectory("uid", "v"), "..data"): {0, 65531, 0o755},
+		m.volumeDirectory("uid", "v"):                          {0, 65531, 0o750},
+		filepath.Dir(m.volumeDirectory("uid", "v")):            {0, 65531, 0o750},
+		m.podDirectory("uid"):                                  {0, 65531, 0o750},
 	} {
 		info, err := os.Stat(path)
 		if err != nil {
