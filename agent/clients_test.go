@@ -71,6 +71,30 @@ func TestTheClientsOfCachesAreGated(t *testing.T) {
 	}
 }
 
+// Events are told past the freeze gate: a frozen agent says what it does not do. The recorder is made in one place, and
+// nobody takes the configuration of a cache to make a client of their own.
+func TestOnlyEventsAreToldPastTheGate(t *testing.T) {
+	recorders := 0
+	walk(t, func(path string) {
+		ast.Inspect(parse(t, path), func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			switch selector.Sel.Name {
+			case "GetEventRecorder":
+				recorders++
+			case "GetEventRecorderFor", "GetConfig":
+				t.Errorf("%s: uses %s: changes made with it pass no gate", path, selector.Sel.Name)
+			}
+			return true
+		})
+	})
+	if recorders != 1 {
+		t.Errorf("%d recorders are made, want one", recorders)
+	}
+}
+
 // What goes past the freeze gate is allowed in this package alone, and by name: nobody else makes an allowance.
 func TestWritesPastTheGateAreAllowedInOnePlace(t *testing.T) {
 	uses, named := 0, 0

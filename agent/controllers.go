@@ -28,9 +28,9 @@ import (
 )
 
 // addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
-func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker) error {
+func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker, rollCall *machine.RollCall) error {
 	made, err := controller.New("machine", c.hub, controller.Options{
-		Reconciler: deciding(monitor, machines.Reconciler()), MaxConcurrentReconciles: workers,
+		Reconciler: deciding(monitor, rollCall.Over(machines.Reconciler())), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
 		LogConstructor: logs(c, "machine", machineLog),
 	})

@@ -51,14 +51,19 @@ func (f *fixture) bootstrap(cluster string) string {
 		f.Expect(f.admin.Create(context.Background(), object)).To(Succeed())
 		f.removeLater(object)
 	}
+	path := filepath.Join(f.t.TempDir(), "bootstrap.kubeconfig")
+	f.Expect(clientcmd.WriteToFile(*f.hubKubeconfig(&clientcmdapi.AuthInfo{Token: id + "." + secret}), path)).To(Succeed())
+	return path
+}
+
+// hubKubeconfig leads to the hub with user's credential.
+func (f *fixture) hubKubeconfig(user *clientcmdapi.AuthInfo) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: f.env.Config.Host, CertificateAuthorityData: f.env.Config.CAData}
-	config.AuthInfos["join"] = &clientcmdapi.AuthInfo{Token: id + "." + secret}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "join"}
+	config.AuthInfos["user"] = user
+	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "user"}
 	config.CurrentContext = "hub"
-	path := filepath.Join(f.t.TempDir(), "bootstrap.kubeconfig")
-	f.Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
-	return path
+	return config
 }
 
 // removeLater deletes an object after the test, if it is there then.

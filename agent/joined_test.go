@@ -85,12 +85,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 
 	// A test begins with a hub that has never heard of the cluster.
 	f.Expect(f.admin.Delete(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})).To(Succeed())
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: own.Host, CertificateAuthorityData: own.CAData}
-	config.AuthInfos["agent"] = &clientcmdapi.AuthInfo{ClientCertificateData: own.CertData, ClientKeyData: own.KeyData}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "agent"}
-	config.CurrentContext = "hub"
-	return config
+	return f.hubKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: own.CertData, ClientKeyData: own.KeyData})
 }
 
 // approve does what the hub does with the certificate request of a cluster that joins.

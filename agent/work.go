@@ -215,14 +215,15 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	if err != nil {
 		return err
 	}
-	relister, err := a.relister(c)
+	rollCall := machine.NewRollCall(waker, a.clock)
+	relister, err := a.relister(c, rollCall)
 	if err != nil {
 		return err
 	}
 	strays := machines.Strays()
 	a.strays.Store(strays)
 	return errors.Join(
-		addMachineController(c, a.monitor, machines, waker),
+		addMachineController(c, a.monitor, machines, waker, rollCall),
 		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
 		c.hub.Add(strays),
 		c.hub.Add(relister),
@@ -232,9 +233,9 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 }
 
 // relister holds every cache against its API server after a freeze.
-func (a *agent) relister(c clusters) (*relist.Relister, error) {
+func (a *agent) relister(c clusters, rollCall *machine.RollCall) (*relist.Relister, error) {
 	return relist.New(relist.Deps{
-		Caches: c.informers, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
+		Caches: c.informers, Tell: rollCall.Tell, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
 		Log: a.Log.WithName("relist"), Metrics: a.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {

@@ -3,12 +3,7 @@ package hub_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -24,114 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
-
-var environment *testenv.Environment
-
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
-
-// running is a hub in this process, with the rights of its service account and no others.
-type running struct {
-	*WithT
-	t       *testing.T
-	direct  client.WithWatch
-	writes  hubtest.Writes
-	refused hubtest.Writes
-	health  string
-	metrics string
-	pprof   string
-	stop    func() error
-}
-
-func (r *running) RoundTrip(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-	response, err := next.RoundTrip(request)
-	what := request.Method + " " + request.URL.Path
-	if err == nil && response.StatusCode == http.StatusForbidden {
-		r.refused.Add(what)
-	}
-	if request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/leases/hollowfleet-hub") {
-		r.writes.Add(request.Method + " " + resourceOf(request.URL.Path))
-	}
-	return response, err
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-// object matches a path of the API server: an optional namespace, a resource, an optional name and subresource.
-var object = regexp.MustCompile(`^/(?:api|apis/[^/]+)/v[^/]+(?:/namespaces/[^/]+)?/([^/]+)(?:/[^/]+(/[^/]+)?)?$`)
-
-// resourceOf turns a path into "machines" or "machinesets/status".
-func resourceOf(path string) string {
-	if parts := object.FindStringSubmatch(path); parts != nil {
-		return parts[1] + parts[2]
-	}
-	return path
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-func start(t *testing.T, change ...func(*hub.Options)) *running {
-	t.Helper()
-	r := &running{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), health: freeAddress(t), metrics: freeAddress(t), pprof: freeAddress(t)}
-	r.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
-	config := rest.CopyConfig(environment.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })
-	})
-	logger, err := logging.New(os.Stderr, logging.Text, 0)
-	r.Expect(err).NotTo(HaveOccurred())
-	// Not of t.Context, which ends before the clean-up does.
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	options := hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: r.metrics, PprofAddress: r.pprof, Logger: logger}
-	for _, edit := range change {
-		edit(&options)
-	}
-	go func() { done <- hub.Run(ctx, options) }()
-	stopped := false
-	r.stop = func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(hub.DefaultShutdownTimeout + 5*time.Second):
-			return fmt.Errorf("the hub did not stop")
-		}
-	}
-	t.Cleanup(func() {
-		if err := r.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	r.Eventually(func() int { return r.get(r.health, "/readyz") }).WithTimeout(time.Minute).Should(Equal(http.StatusOK))
-	return r
-}
-
-func (r *running) get(address, path string) int {
-	response, err := http.Get("http://" + address + path)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	return response.StatusCode
-}
 
 func TestHubServesProfilesWhereAsked(t *testing.T) {
 	r := start(t)
@@ -140,55 +28,6 @@ func TestHubServesProfilesWhereAsked(t *testing.T) {
 	}
 	r.Expect(r.get(r.health, "/debug/pprof/")).To(Equal(http.StatusNotFound), "nowhere else")
 	r.Expect(r.get(r.metrics, "/debug/pprof/")).NotTo(Equal(http.StatusOK), "nowhere else")
-}
-
-// measured is what the hub tells Prometheus.
-func (r *running) measured() string {
-	r.t.Helper()
-	response, err := http.Get("http://" + r.metrics + "/metrics")
-	r.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	r.Expect(err).NotTo(HaveOccurred())
-	return string(body)
-}
-
-func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
-	r.t.Helper()
-	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
-	hubtest.Create(r.t, r.direct, cluster)
-	r.Eventually(func() string {
-		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-		return cluster.Status.Namespace
-	}).WithTimeout(30 * time.Second).Should(Equal(cluster.Name))
-	labels := map[string]string{"app": "x"}
-	deployment := &v1alpha1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "pool"},
-		Spec: v1alpha1.MachineDeploymentSpec{
-			ClusterName: cluster.Name, Replicas: &replicas,
-			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
-		},
-	}
-	hubtest.Create(r.t, r.direct, deployment)
-	return deployment
-}
-
-// become waits until deployment has count available Machines; meanwhile the test does the agent's work.
-func (r *running) become(deployment *v1alpha1.MachineDeployment, count int32) {
-	r.t.Helper()
-	r.Eventually(func(g Gomega) {
-		hubtest.FinishDeletions(r.t, r.direct, deployment.Namespace)
-		for _, machine := range hubtest.Machines(r.t, r.direct, deployment.Namespace) {
-			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
-				hubtest.MarkReady(r.t, r.direct, &machine, true, time.Now().Add(-time.Second))
-			}
-		}
-		g.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-		g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
-		g.Expect(deployment.Status.AvailableReplicas).To(Equal(count))
-		g.Expect(deployment.Status.Replicas).To(Equal(count))
-		g.Expect(deployment.Status.UpdatedReplicas).To(Equal(count))
-	}).WithTimeout(3 * time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
 func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
@@ -255,15 +94,6 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 	r.become(deployment, 0)
 	r.Expect(frozen()).To(BeFalse())
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
-}
-
-func (r *running) update(deployment *v1alpha1.MachineDeployment, change func()) {
-	r.t.Helper()
-	r.Eventually(func() error {
-		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-		change()
-		return r.direct.Update(r.t.Context(), deployment)
-	}).Should(Succeed())
 }
 
 func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
@@ -342,7 +172,7 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: v1alpha1.AgentLeaseName}}
 	hubtest.Create(t, r.direct, lease)
 	renew := func() string {
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("agent"), &metav1.MicroTime{Time: time.Now()}
 		r.Expect(r.direct.Update(t.Context(), lease)).To(Succeed())
 		return connected()
 	}

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also a namespace and a label value"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: lower-case letters, digits and '-' only, starting and ending with a letter or digit, because the name is also a namespace"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'hollowfleet-system', 'cert-manager']) && !self.metadata.name.startsWith('kube-') && !self.metadata.name.startsWith('openshift-') && !self.metadata.name.startsWith('open-cluster-management')",message="metadata.name: reserved for a namespace of the hub itself (default, hollowfleet-system, cert-manager, kube-*, openshift-*, open-cluster-management*): choose another name"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'hollowfleet', 'hollowfleet-system', 'cert-manager']) && !self.metadata.name.startsWith('kube-') && !self.metadata.name.startsWith('openshift-') && !self.metadata.name.startsWith('open-cluster-management')",message="metadata.name: reserved for a namespace of the hub itself or of an agent (default, hollowfleet, hollowfleet-system, cert-manager, kube-*, openshift-*, open-cluster-management*): choose another name"
 type Cluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -209,6 +209,13 @@ type ClusterStatus struct {
 	// +optional
 	Orphans *Orphans `json:"orphans,omitempty"`
 
+	// freezes are those of this cluster that are over, oldest first: for as long, no Machine came nearer to being
+	// available. Beyond 32, the oldest is added to the one after it. Written by the hub.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Freezes []Freeze `json:"freezes,omitempty"`
+
 	// conditions: Accepted, Joined, AgentConnected, Frozen and Ready written by the hub; TargetReachable and
 	// AgentFrozen written by the agent.
 	// +listType=map
@@ -216,6 +223,14 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Freeze is one of the past.
+type Freeze struct {
+	// since is when it began.
+	Since metav1.Time `json:"since"`
+	// until is when it was over, rounded up to a second.
+	Until metav1.Time `json:"until"`
 }
 
 // Orphans are objects of a workload cluster that belong to Machines which the hub does not have.

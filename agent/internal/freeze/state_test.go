@@ -28,6 +28,10 @@ func TestEndpoint(t *testing.T) {
 		"should not count a refusal as an answer": {
 			{0, Forbidden, false}, {1 * s, Unauthorized, false}, {2 * s, RateLimited, false}, {3 * s, ServerError, false}, {4 * s, NotFound, false},
 		},
+		"should freeze when it is refused, put off or failed for as long as the policy says": {
+			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true},
+			{8 * s, RateLimited, true}, {16 * s, ServerError, true}, {24 * s, Unauthorized, true}, {31 * s, Forbidden, true}, {32 * s, RateLimited, false},
+		},
 		"should stay thawed through a blip": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {7 * s, Refused, true}, {31 * s, Refused, true}, {31 * s, OK, true}, {60 * s, "", true},
 		},

@@ -8,4 +8,7 @@
 // Only the first list makes demands. Later ones can only take some of them back, so that a world that changes all the
 // time is caught up with too. Lists come in pages, and of each only names and versions are kept, until the thaw. At
 // rest nothing is listed.
+//
+// Then the hub is told how every Machine is by those caches. Only after that does it hear that the agent acts again, so
+// that it decides nothing on what was known before the freeze.
 package relist

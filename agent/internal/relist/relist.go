@@ -38,7 +38,10 @@ type Deps struct {
 	Caches *Caches
 	// Prepare makes those informers that have to be there before the first act.
 	Prepare func(context.Context) error
-	Freeze  Freeze
+	// Tell has the hub told, once the caches are right, how every Machine is, and returns of how many it still is to be. It
+	// is called for one freeze until that is none.
+	Tell   func(ctx context.Context, freeze uint64) (left int, err error)
+	Freeze Freeze
 	// Changes receives after the freeze state has changed.
 	Changes <-chan struct{}
 	Clock   clock.Clock
@@ -51,8 +54,8 @@ type Relister struct{ Deps }
 
 // New returns a Relister.
 func New(deps Deps) (*Relister, error) {
-	if deps.Caches == nil || deps.Prepare == nil || deps.Freeze == nil || deps.Changes == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("the relister needs caches, their preparation, the freeze state and its changes, a clock and metrics")
+	if deps.Caches == nil || deps.Prepare == nil || deps.Tell == nil || deps.Freeze == nil || deps.Changes == nil || deps.Clock == nil || deps.Metrics == nil {
+		return nil, errors.New("the relister needs caches, their preparation, a way to tell the hub, the freeze state and its changes, a clock and metrics")
 	}
 	return &Relister{Deps: deps}, nil
 }
@@ -111,14 +114,11 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 				return err
 			}
 		}
-		if rounds != nil && !slices.ContainsFunc(rounds, func(one *round) bool { return !one.through() }) {
+		if rounds != nil && r.told(ctx, freeze, rounds) {
 			r.Metrics.duration.Observe(r.Clock.Since(begun).Seconds())
 			r.Log.Info("Having listed the world after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
 			r.Freeze.Relisted(freeze)
 			return nil
-		}
-		if rounds != nil {
-			r.Freeze.Relisting(freeze, progress(rounds))
 		}
 		select {
 		case <-ctx.Done():
@@ -126,6 +126,22 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 		}
 	}
 	return nil
+}
+
+// told tells whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
+func (r *Relister) told(ctx context.Context, freeze uint64, rounds []*round) bool {
+	if slices.ContainsFunc(rounds, func(one *round) bool { return !one.through() }) {
+		r.Freeze.Relisting(freeze, progress(rounds))
+		return false
+	}
+	left, err := r.Tell(ctx, freeze)
+	switch {
+	case err != nil:
+		r.Freeze.Relisting(freeze, err.Error())
+	case left > 0:
+		r.Freeze.Relisting(freeze, fmt.Sprintf("the hub is still to be told of %d machines", left))
+	}
+	return err == nil && left == 0
 }
 
 // rounds returns one round for each kind, nil while not all informers can be made.

@@ -136,6 +136,7 @@ type bed struct {
 	changes chan struct{}
 	metrics *Metrics
 	prepare func() error
+	tell    func(freeze uint64) (int, error)
 	stopped chan error
 	cancel  context.CancelFunc
 }
@@ -145,6 +146,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{
 		WithT: NewWithT(t), server: newServer(), monitor: &monitor{}, clock: clocktesting.NewFakeClock(time.Now()),
 		changes: make(chan struct{}, 1), metrics: NewMetrics(prometheus.NewRegistry()), prepare: func() error { return nil },
+		tell: func(uint64) (int, error) { return 0, nil },
 	}
 	return b
 }
@@ -154,6 +156,7 @@ func (b *bed) start(t *testing.T) {
 	caches := &Caches{informers: []informer{{what: "Pods", lister: b.server, shared: b.server}}}
 	relister, err := New(Deps{
 		Caches: caches, Prepare: func(context.Context) error { return b.prepare() }, Freeze: b.monitor, Changes: b.changes,
+		Tell:  func(_ context.Context, freeze uint64) (int, error) { return b.tell(freeze) },
 		Clock: b.clock, Log: logr.Discard(), Metrics: b.metrics,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
@@ -295,6 +298,34 @@ func TestRelister(t *testing.T) {
 		b.mu.Unlock()
 		b.clock.Step(againStart)
 		b.waitThawed(1)
+	})
+	t.Run("should have the hub told before the thaw, by caches that are right", func(t *testing.T) {
+		b := newBed(t)
+		var said []string
+		answers := []func() (int, error){
+			func() (int, error) { return 0, errors.New("no list") }, func() (int, error) { return 2, nil }, func() (int, error) { return 0, nil },
+		}
+		b.tell = func(freeze uint64) (int, error) {
+			said = append(said, fmt.Sprint(freeze, " ", b.monitor.said(), " ", b.monitor.thawed()))
+			next := answers[0]
+			answers = answers[1:]
+			return next()
+		}
+		version := b.put("a")
+		b.start(t)
+		b.due()
+		b.pass(2)
+		b.Expect(answers).To(HaveLen(3), "the cache is behind")
+		b.cache("a", version)
+		b.pass(1)
+		b.pass(1)
+		b.Expect(b.monitor.said()).To(Equal("the hub is still to be told of 2 machines"))
+		b.Expect(b.monitor.thawed()).To(BeEmpty())
+		b.clock.Step(pollInterval)
+		b.waitThawed(1)
+		b.Expect(said).To(Equal([]string{
+			"1 the cache of Pods is behind in 1 objects []", "1 no list []", "1 the hub is still to be told of 2 machines []",
+		}))
 	})
 	t.Run("should wait for caches that cannot be made or are not filled", func(t *testing.T) {
 		b := newBed(t)

@@ -28,8 +28,11 @@ var ErrLeaseLost = errors.New("another agent has taken the cluster's Lease")
 // hold renews the Lease if this agent holds it, or may take it, and returns when to come again.
 func (r *Reporter) hold(ctx context.Context, cluster *v1alpha1.Cluster, now time.Time) time.Time {
 	soon := now.Add(min(retry, period(cluster)))
-	taken := false
-	if !r.attempt(ctx, "Lease", func(ctx context.Context) (err error) {
+	taken, longest := false, longestWrite
+	if r.lease == nil {
+		longest = longestReturn
+	}
+	if !r.attempt(ctx, longest, "Lease", func(ctx context.Context) (err error) {
 		taken, err = r.renew(ctx, cluster)
 		return err
 	}) || !taken {
@@ -58,6 +61,10 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 			r.lease = nil
 			return false, err
 		}
+	}
+	if err := r.confess(ctx, cluster); err != nil {
+		r.lease = nil
+		return false, err
 	}
 	begun := r.Clock.Now()
 	next := r.lease.DeepCopy()
@@ -92,13 +99,27 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	return true, nil
 }
 
-// meet looks at the hub before a renewal that does not follow on the one before. As long as it is not known to be the
-// right one, the Cluster has to say so first: a hub that hears the agent acts on what stands there.
+// meet looks at the hub before a renewal that does not follow on the one before, and at the Cluster as the hub has it: what
+// the agent wrote of itself last may or may not have got through.
 func (r *Reporter) meet(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	if err := r.Acquaintance.Meet(ctx, r.lease); err != nil {
 		return err
 	}
-	if _, barred := r.Acquaintance.Barred(); !barred {
+	live := &v1alpha1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
+		return fmt.Errorf("getting Cluster %s: %w", cluster.Name, err)
+	}
+	if live.UID != cluster.UID {
+		return fmt.Errorf("renewing the Lease of Cluster %s: it was made anew in this moment", cluster.Name)
+	}
+	r.Seen(live)
+	return nil
+}
+
+// confess lets a frozen agent say so on the Cluster before it renews the Lease: a hub that hears the agent acts on what
+// stands there, and after a silence that is what the agent said before it.
+func (r *Reporter) confess(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	if _, barred := r.Acquaintance.Barred(); !barred && !r.Freeze().Frozen {
 		return nil
 	}
 	now := r.Cluster()

@@ -26,8 +26,9 @@ const (
 	statusInterval = 10 * time.Second
 	// waiting is how soon to look again for a Cluster that is not ready for reports.
 	waiting = time.Second
-	// longestWrite bounds one write to the hub.
-	longestWrite = 10 * time.Second
+	// longestWrite bounds one write to the hub, longestReturn a renewal after a break: that is three reads and two writes,
+	// each of which may take about as long as a probe that still succeeds.
+	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
 // Deps are what a Reporter works with. All are required but Orphans, Log and TenureChanged.
@@ -125,7 +126,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
 				if _, barred := r.tenure.barred(); !barred {
-					r.attempt(ctx, "Cluster status", r.writeNow)
+					r.attempt(ctx, longestWrite, "Cluster status", r.writeNow)
 				}
 			}
 		}
@@ -174,8 +175,8 @@ func period(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(cluster.Heartbeat().PeriodSeconds) * time.Second
 }
 
-func (r *Reporter) attempt(ctx context.Context, what string, write func(context.Context) error) (ok bool) {
-	bounded, cancel := context.WithTimeout(ctx, longestWrite)
+func (r *Reporter) attempt(ctx context.Context, longest time.Duration, what string, write func(context.Context) error) (ok bool) {
+	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	err := write(bounded)
 	if ctx.Err() != nil {

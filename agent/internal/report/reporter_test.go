@@ -28,6 +28,7 @@ type bed struct {
 
 	hub    stranger
 	spells memory
+	link   link
 
 	mu      sync.Mutex
 	cluster *v1alpha1.Cluster
@@ -130,7 +131,7 @@ func newBed(t *testing.T) *bed {
 	g.Expect(b.admin.Create(t.Context(), cluster)).To(Succeed())
 	b.refresh(g)
 	reporter, err := New(Deps{
-		Client: b.admin, Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
+		Client: b.link.client(t, b.name), Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
 		Capacity: func(context.Context) corev1.ResourceList { return cores("12") },
 		Freeze:   b.get, Changes: b.changes, Spells: &b.spells, Acquaintance: &b.hub, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

@@ -85,6 +85,15 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	counts, countErr := c.count(ctx, cluster, now)
 	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
 	heard := c.heartbeats.judge(cluster, now)
+	// A renewal that comes from here on is for the next time: what the agent has written before it is not looked for now.
+	renewed := c.heartbeats.renewed(cluster.Name)
+	if !renewed {
+		c.Agents.Forget(cluster.Name)
+	}
+	arrived, hearErr := c.arrived(ctx, cluster, renewed)
+	if !arrived {
+		heard = heard.held(cluster)
+	}
 	if countErr == nil {
 		cluster.Status.Machines = counts
 	}
@@ -97,9 +106,9 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
-	var hearErr error
-	if equality.Semantic.DeepEqual(before, &cluster.Status) || onlyCounts(before, &cluster.Status) {
-		hearErr = c.hear(ctx, cluster)
+	told := equality.Semantic.DeepEqual(before, &cluster.Status) || onlyCounts(before, &cluster.Status)
+	if renewed && arrived && told && c.heartbeats.renewed(cluster.Name) {
+		c.Agents.Hear(cluster.Name)
 	}
 	return next, errors.Join(accessErr, countErr, hearErr)
 }

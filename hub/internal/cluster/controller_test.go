@@ -246,7 +246,7 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	renew := func() {
 		f.logic.heartbeats.observe(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
 		}, false, f.clock.Now())
 	}
 	renew()
@@ -271,9 +271,30 @@ func TestAgentThatFallsSilentFreezesItsCluster(t *testing.T) {
 	f.Expect(frozen.Status).To(Equal(metav1.ConditionTrue))
 	f.Expect(frozen.Reason).To(Equal(v1alpha1.ReasonAgentSilent))
 	f.Expect(f.told()).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonAgentSilent)))
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeFalse(), "it has to be heard anew")
+
+	// It is back, and says what it has come to know of the world.
 	renew()
 	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionTrue), "that may have been on its way since before")
+	behind := f.refresh().DeepCopy()
+	f.agentSays(metav1.ConditionTrue, v1alpha1.ReasonRelisting)
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	renew()
+	_, err := f.logic.Reconcile(t.Context(), behind)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(meta.IsStatusConditionTrue(behind.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)).To(BeFalse(), "the cache lags behind")
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(And(
+		HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonRelisting)), "not thawed in between")
+	f.agentSays(metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+	f.reconcile()
+	f.reconcile()
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
+	f.Expect(f.agents.Heard(f.cluster.Name)).To(BeTrue())
+	f.Expect(f.cluster.Status.Freezes).To(HaveLen(1), "what was frozen counts for no deadline")
+	f.Expect(f.cluster.Status.Freezes[0].Since.Time).To(BeTemporally("~", frozen.LastTransitionTime.Time, time.Second))
 }
 
 func TestGraceIsTheClusters(t *testing.T) {
@@ -283,7 +304,7 @@ func TestGraceIsTheClusters(t *testing.T) {
 	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
 	f.reconcile()
 	f.logic.heartbeats.observe(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}}, false, f.clock.Now())
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
 	f.reconcile()
 	_, next := f.logic.heartbeats.expired(f.clock.Now())
 	f.Expect(next).To(Equal(6 * time.Second))
@@ -309,7 +330,7 @@ func TestWhatTheAgentReportsStays(t *testing.T) {
 	f.reconcile()
 	f.refresh().Status.KubernetesVersion = "v1.37.1"
 	hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	f.logic.heartbeats.observe(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}}, false, f.clock.Now())
+	f.logic.heartbeats.observe(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, UID: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent")}}, false, f.clock.Now())
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.ClusterTargetReachableCondition).Message).To(Equal("said by the test"))
 	f.Expect(f.cluster.Status.KubernetesVersion).To(Equal("v1.37.1"))
@@ -323,7 +344,7 @@ func TestClockSkewIsWrittenOnceAndTold(t *testing.T) {
 		f.clock.Step(10 * time.Second)
 		return f.logic.heartbeats.observe(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: f.clock.Now().Add(ahead)}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now().Add(ahead)}},
 		}, false, f.clock.Now())
 	}
 	renew(time.Minute)

@@ -11,32 +11,24 @@ import (
 )
 
 // An agent that counts as heard lets this process create and delete for its cluster. What the agent has to say about
-// that, such as that this hub was restored from a backup, it writes on the Cluster before it renews its Lease. But
-// here the two come from different caches, and the other controllers go by a condition that this one writes. So after
-// the renewal the Cluster is read once more, from the API server: the agent is heard when the cache has that version
-// and there is nothing left to write about it.
+// that, such as that it is frozen or that this hub was restored from a backup, it writes on the Cluster before it renews
+// its Lease. But here the two come from different caches, and the other controllers go by a condition that this one
+// writes. So after the renewal the Cluster is read once more, from the API server: the agent is heard when the cache has
+// that version and there is nothing left to write about it. An agent that falls silent has to be heard anew.
 
-// unheard tells whether the agent of cluster has renewed its Lease and does not count as heard yet.
-func (c *Controller) unheard(cluster string) bool {
-	return c.heartbeats.renewed(cluster) && !c.Agents.Heard(cluster)
-}
-
-// hear lets the agent of cluster count as heard, if cluster is what the API server has. If not, a newer one comes
-// with an event.
-func (c *Controller) hear(ctx context.Context, cluster *v1alpha1.Cluster) error {
-	if !c.unheard(cluster.Name) {
-		return nil
+// arrived tells whether cluster, as the cache has it, holds all that its agent has written before it renewed its Lease, if
+// it has. If not, a newer one comes with an event.
+func (c *Controller) arrived(ctx context.Context, cluster *v1alpha1.Cluster, renewed bool) (bool, error) {
+	if !renewed || c.Agents.Heard(cluster.Name) {
+		return true, nil
 	}
 	live := &v1alpha1.Cluster{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(cluster), live)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading what the agent has written: %w", err)
+		return false, fmt.Errorf("reading what the agent has written: %w", err)
 	}
-	if live.ResourceVersion == cluster.ResourceVersion {
-		c.Agents.Hear(cluster.Name)
-	}
-	return nil
+	return live.ResourceVersion == cluster.ResourceVersion, nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -24,12 +25,12 @@ type heartbeats struct {
 }
 
 type heartbeat struct {
-	// last is the Lease as last seen; empty if there is none.
-	last string
-	// renewed is set once the Lease has been seen to change; at is when that was last, else when this
-	// process began to look.
-	renewed bool
-	at      time.Time
+	// last is the Lease as last seen, and holder who held it then; empty if there is none.
+	last, holder string
+	// renewed is set once a renewal proves that the agent is there; at is when the last one came, else when this process
+	// began to look. hinted is set by one that proves nothing yet, and met stays once an agent was there.
+	renewed, hinted, met bool
+	at                   time.Time
 	// version is the resource version of the Lease as last seen.
 	version string
 	// quiet: the agent counts as silent, so its next renewal is news.
@@ -66,26 +67,51 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 	if beat.last == seen {
 		return false
 	}
-	beat.last = seen
-	before := beat.version
-	beat.version = lease.ResourceVersion
-	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, before); err == nil && order < 0 {
+	version, holder := beat.version, beat.holder
+	beat.last, beat.version, beat.holder = seen, lease.ResourceVersion, ptr.Deref(lease.Spec.HolderIdentity, "")
+	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, version); err == nil && order < 0 {
 		// The API server has gone back to an older state, which is no renewal.
-		beat.renewed = false
+		beat.doubt()
 		return true
 	}
 	if initial {
 		return beat.quiet
 	}
+	if !beat.proves(holder, now) {
+		return false
+	}
 	first := !beat.renewed
-	beat.renewed, beat.at = true, now
+	beat.renewed, beat.met, beat.at = true, true, now
 	if lease.Spec.RenewTime != nil {
 		beat.skew.measure(lease.Spec.RenewTime.Sub(now))
 	}
 	return first || beat.quiet || beat.skew.moved()
 }
 
-// renewed tells whether this process has seen the cluster's Lease change.
+// proves tells whether a renewal at now proves that the agent is there. before is who held the Lease until then.
+//
+// The first one after a silence, or after the start of this process, proves nothing if its holder is the one from before: it
+// may have been under way since before a break of the connection, and arrive when that is over, while the agent has
+// frozen and not said so yet. The next one is made by an agent that knows of the break, and that has written on the
+// Cluster what follows from it. So is the first one of another holder.
+func (b *heartbeat) proves(before string, now time.Time) bool {
+	if b.renewed && b.grace > 0 && now.Sub(b.at) >= b.grace {
+		b.doubt() // It was silent, and nobody has looked yet.
+	}
+	switch {
+	case b.holder == "":
+		return false // An agent that stops has given the Lease up.
+	case b.renewed || b.hinted || b.holder != before:
+		return true
+	}
+	b.hinted = true
+	return false
+}
+
+// doubt lets the agent prove anew that it is there.
+func (b *heartbeat) doubt() { b.renewed, b.hinted = false, false }
+
+// renewed tells whether this process has seen renewals that prove that the cluster's agent is there.
 func (h *heartbeats) renewed(cluster string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,10 +130,7 @@ func fingerprint(lease *coordinationv1.Lease) string {
 	if lease.Spec.RenewTime != nil {
 		text += lease.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
 	}
-	if lease.Spec.HolderIdentity != nil {
-		text += *lease.Spec.HolderIdentity
-	}
-	return text
+	return text + ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
 // judge says whether cluster's agent is connected. An agent that was connected when this process started
@@ -126,9 +149,12 @@ func (h *heartbeats) judge(cluster *v1alpha1.Cluster, now time.Time) verdict {
 		beat = h.start(cluster.Name, now)
 	}
 	limit := grace(cluster)
-	v := verdict{seen: joined || beat.renewed, skew: beat.skew.publish(cluster.Status.ClockSkew)}
+	v := verdict{seen: joined || beat.met, skew: beat.skew.publish(cluster.Status.ClockSkew)}
 	if beat.renewed || connected {
 		v.connected = now.Sub(beat.at) < limit
+	}
+	if beat.renewed && !v.connected {
+		beat.doubt()
 	}
 	if v.connected && (!beat.watched || beat.grace != limit) {
 		select {
@@ -200,6 +226,13 @@ func (h *heartbeats) forget(cluster string) {
 // grace is how long the agent may be silent.
 func grace(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(cluster.Heartbeat().GraceSeconds) * time.Second
+}
+
+// held is what the hub knew before, while what the agent has written on cluster is still on its way here.
+func (v verdict) held(cluster *v1alpha1.Cluster) verdict {
+	v.seen = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
+	v.connected = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
+	return v
 }
 
 // conditions of the agent, as the hub sees it.

@@ -25,7 +25,7 @@ func renewal(n int) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "c", Name: v1alpha1.AgentLeaseName},
 		// A wrong clock in the workload cluster must not matter.
-		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: start.AddDate(-20, 0, n)}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: start.AddDate(-20, 0, n)}},
 	}
 }
 
@@ -61,12 +61,14 @@ func TestHeartbeats(t *testing.T) {
 	g.Expect(silent).To(ConsistOf("c"))
 	g.Expect(next(start.Add(50*time.Second))).To(BeZero(), "it is told once")
 	g.Expect(h.judge(cluster, start.Add(50*time.Second))).To(Equal(verdict{seen: true}), "at expiry it is silent")
-	g.Expect(h.observe(renewal(3), false, start.Add(60*time.Second))).To(BeTrue(), "a renewal after silence is news")
-	g.Expect(h.judge(cluster, start.Add(60*time.Second)).connected).To(BeTrue())
-	g.Expect(next(start.Add(60 * time.Second))).To(Equal(40 * time.Second))
+	g.Expect(h.observe(renewal(3), false, start.Add(60*time.Second))).To(BeFalse(), "it may have been on its way since before")
+	g.Expect(h.judge(cluster, start.Add(60*time.Second))).To(Equal(verdict{seen: true}))
+	g.Expect(h.observe(renewal(4), false, start.Add(70*time.Second))).To(BeTrue(), "the next one is news")
+	g.Expect(h.judge(cluster, start.Add(70*time.Second)).connected).To(BeTrue())
+	g.Expect(next(start.Add(70 * time.Second))).To(Equal(40 * time.Second))
 	h.forget("c")
-	g.Expect(next(start.Add(60 * time.Second))).To(BeZero())
-	g.Expect(h.judge(cluster, start.Add(60*time.Second))).To(Equal(verdict{}))
+	g.Expect(next(start.Add(70 * time.Second))).To(BeZero())
+	g.Expect(h.judge(cluster, start.Add(70*time.Second))).To(Equal(verdict{}))
 }
 
 func TestAnotherGraceCountsAtOnce(t *testing.T) {
@@ -85,25 +87,49 @@ func TestAnotherGraceCountsAtOnce(t *testing.T) {
 	g.Expect(next).To(Equal(5 * time.Second))
 }
 
-// A renewal that arrives just after its deadline was seen to pass counts.
-func TestRenewalBeatsTheReconcile(t *testing.T) {
-	g := NewWithT(t)
-	h := newHeartbeats()
-	h.observe(renewal(1), false, start)
-	h.judge(watched(), start)
-	silent, _ := h.expired(start.Add(40 * time.Second))
-	g.Expect(silent).To(ConsistOf("c"))
-	h.observe(renewal(2), false, start.Add(41*time.Second))
-	g.Expect(h.judge(watched(), start.Add(42*time.Second)).connected).To(BeTrue())
-	_, next := h.expired(start.Add(42 * time.Second))
-	g.Expect(next).To(Equal(39*time.Second), "it is watched again")
+// An agent that was silent for as long as it may be has to prove that it is there, also if nobody has looked meanwhile.
+func TestSilenceThatNobodySawIsSilence(t *testing.T) {
+	for name, look := range map[string]func(*heartbeats){
+		"before its deadline is seen to pass": func(*heartbeats) {},
+		"before the reconcile": func(h *heartbeats) {
+			if silent, _ := h.expired(start.Add(40 * time.Second)); len(silent) != 1 {
+				t.Error("it is silent")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, h := NewWithT(t), newHeartbeats()
+			connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
+			h.observe(renewal(1), false, start)
+			h.judge(connected, start)
+			look(h)
+			h.observe(renewal(2), false, start.Add(41*time.Second))
+			g.Expect(h.renewed("c")).To(BeFalse())
+			g.Expect(h.judge(connected, start.Add(42*time.Second)).connected).To(BeFalse())
+			g.Expect(h.observe(renewal(3), false, start.Add(51*time.Second))).To(BeTrue())
+			g.Expect(h.judge(connected, start.Add(52*time.Second)).connected).To(BeTrue())
+			_, next := h.expired(start.Add(52 * time.Second))
+			g.Expect(next).To(Equal(39*time.Second), "it is watched again")
+		})
+	}
+}
+
+func TestAnotherHolderIsNoLatecomer(t *testing.T) {
+	g, h := NewWithT(t), newHeartbeats()
+	h.observe(renewal(1), true, start)
+	given := renewal(2)
+	given.Spec.HolderIdentity = new("")
+	g.Expect(h.observe(given, false, start)).To(BeFalse())
+	g.Expect(h.renewed("c")).To(BeFalse(), "an agent that stops gives its Lease up")
+	g.Expect(h.observe(renewal(3), false, start)).To(BeTrue(), "its successor has begun by saying what it knows")
+	g.Expect(h.renewed("c")).To(BeTrue())
 }
 
 // lease is the agent's Lease of a cluster, renewed at a time.
 func lease(cluster string, at time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: v1alpha1.AgentLeaseName},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: at}},
 	}
 }
 
@@ -171,8 +197,10 @@ func TestNewHubKnowsNoBetterThanTheOldOne(t *testing.T) {
 	silent := watched(v1alpha1.ClusterJoinedCondition)
 	h.observe(renewal(1), true, start)
 	g.Expect(h.judge(silent, start)).To(Equal(verdict{seen: true}), "a Lease of unknown age does not make a silent agent connected")
-	g.Expect(h.observe(renewal(2), false, start.Add(time.Second))).To(BeTrue())
-	g.Expect(h.judge(silent, start.Add(time.Second)).connected).To(BeTrue())
+	g.Expect(h.observe(renewal(2), false, start.Add(time.Second))).To(BeFalse(), "it may be from before that hub")
+	g.Expect(h.judge(silent, start.Add(time.Second)).connected).To(BeFalse())
+	g.Expect(h.observe(renewal(3), false, start.Add(2*time.Second))).To(BeTrue())
+	g.Expect(h.judge(silent, start.Add(2*time.Second)).connected).To(BeTrue())
 
 	h = newHeartbeats()
 	g.Expect(h.judge(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")

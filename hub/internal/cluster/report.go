@@ -46,7 +46,7 @@ func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard verdict, 
 		condition.ObservedGeneration = cluster.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
-	conditions.Set(&status.Conditions, frozen(cluster).Condition(cluster.Generation), now)
+	freeze.Note(cluster, frozen(cluster), now)
 	conditions.Set(&status.Conditions, conditions.Summarize(status.Conditions, readyTable(status.Conditions), cluster.Generation), now)
 }
 

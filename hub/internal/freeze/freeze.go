@@ -4,7 +4,6 @@ package freeze
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,19 +110,6 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 		return Verdict{Frozen: true, Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("Cluster %s is being deleted", name)}
 	}
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
-}
-
-// Clock is the time that Machines of cluster have come to. It stands still while the cluster is frozen: a Machine that
-// nobody sees does not become available by the passing of time.
-func Clock(cluster *v1alpha1.Cluster, now time.Time) time.Time {
-	if cluster == nil {
-		return now
-	}
-	frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.FrozenCondition)
-	if frozen == nil || frozen.Status == metav1.ConditionFalse || frozen.LastTransitionTime.After(now) {
-		return now
-	}
-	return frozen.LastTransitionTime.Time
 }
 
 // OfAgent is what the cluster's agent says of itself. The Cluster's Frozen condition repeats it, a moment later.

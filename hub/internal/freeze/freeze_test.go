@@ -3,7 +3,6 @@ package freeze
 import (
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,31 +49,6 @@ func TestBesides(t *testing.T) {
 	g.Expect(Verdict{}.Besides(Verdict{})).To(Equal(Verdict{}))
 	g.Expect(All(Verdict{}, one, Verdict{}, two)).To(Equal(one.Besides(two)))
 	g.Expect(All()).To(Equal(Verdict{}))
-}
-
-func TestTheClockStandsWhileTheClusterIsFrozen(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	since := now.Add(-time.Hour)
-	cluster := func(status metav1.ConditionStatus, since time.Time) *v1alpha1.Cluster {
-		c := &v1alpha1.Cluster{}
-		c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: status, LastTransitionTime: metav1.NewTime(since)}}
-		return c
-	}
-	for name, test := range map[string]struct {
-		cluster *v1alpha1.Cluster
-		want    time.Time
-	}{
-		"no cluster":                {nil, now},
-		"nothing is known of it":    {&v1alpha1.Cluster{}, now},
-		"not frozen":                {cluster(metav1.ConditionFalse, since), now},
-		"frozen":                    {cluster(metav1.ConditionTrue, since), since},
-		"perhaps frozen":            {cluster(metav1.ConditionUnknown, since), since},
-		"a clock that was set back": {cluster(metav1.ConditionTrue, now.Add(time.Minute)), now},
-	} {
-		if got := Clock(test.cluster, now); !got.Equal(test.want) {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
-	}
 }
 
 func TestAManualFreezeSaysWhoAndWhy(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
@@ -146,6 +147,15 @@ func SetCondition(t *testing.T, c client.Client, object client.Object, list *[]m
 	meta.SetStatusCondition(list, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said by the test"})
 	if err := c.Status().Update(t.Context(), object); err != nil {
 		t.Fatalf("writing a condition: %v", err)
+	}
+}
+
+// Freeze lets cluster be frozen, or no longer, from now on, as the Cluster controller does it.
+func Freeze(t *testing.T, c client.Client, cluster *v1alpha1.Cluster, verdict freeze.Verdict, now time.Time) {
+	t.Helper()
+	freeze.Note(cluster, verdict, now)
+	if err := c.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatalf("writing a freeze: %v", err)
 	}
 }
 

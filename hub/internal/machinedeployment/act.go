@@ -95,7 +95,7 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	if err := reads.Wait(); err != nil || s == nil {
 		return nil, nil, err
 	}
-	c.count(s, now)
+	c.count(s)
 	return s, machines, nil
 }
 

@@ -94,7 +94,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	if err != nil {
 		return reconciler.Next{}, err
 	}
-	c.count(s, now)
+	c.count(s)
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
 	retry, refused := c.refused.wait(deployment.UID, now)

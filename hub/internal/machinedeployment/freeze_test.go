@@ -8,13 +8,17 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -58,27 +62,99 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 	}
 }
 
+// restartSets replaces the MachineSet controller by that of another process.
+func (f *fixture) restartSets() {
+	f.t.Helper()
+	sets, err := machineset.New(machineset.Deps{
+		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Clock: f.clock,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.sets = reconciler.New(f.direct, f.direct, sets)
+}
+
+// A rollout waits for the soak of its new Machine. A freeze of two hours amid that is no part of it: after the thaw the
+// Machine serves the rest, and only then do old ones go.
 func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.MinReadySeconds = 300 })
+	f.settle(func() {})
+	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.MinReadySeconds = 300
+		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	})
 	f.reconcile()
 	f.reconcileSets()
 	for _, machine := range f.machines() {
-		hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+		if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
+			hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
+		}
 	}
-	frozen := func(status metav1.ConditionStatus, reason string) {
-		hubtest.SetCondition(t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, status, reason)
-		f.reconcile()
+	// look lets both controllers work, and returns when the deployment wants to be asked again at the latest.
+	look := func(going int) time.Duration {
+		t.Helper()
+		var next time.Duration
+		for range 3 {
+			result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
+			f.Expect(err).NotTo(HaveOccurred())
+			next = result.RequeueAfter
+			f.reconcileSets()
+		}
+		for _, machine := range f.machines() {
+			if machine.DeletionTimestamp != nil {
+				going--
+			}
+		}
+		f.Expect(going).To(BeZero(), "machines that go are more or fewer by so many")
+		return next
 	}
-	frozen(metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
+	agree := func() {
+		t.Helper()
+		sum := int32(0)
+		for _, set := range f.list() {
+			sum += set.Status.AvailableReplicas
+		}
+		f.Expect(sum).To(BeEquivalentTo(2))
+		f.Expect(f.refresh().Status.AvailableReplicas).To(Equal(sum), "the sets and their deployment count by the same clock")
+	}
+	f.clock.SetTime(f.clock.Now().Add(100 * time.Second))
+	look(0)
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.clock.Now())
+	look(0)
 	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
-	result, err := f.runner.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.deployment)})
-	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(result.RequeueAfter).To(BeZero(), "there is nothing to wake for before the thaw")
-	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(2))
-	f.Expect(f.deployment.Status.AvailableReplicas).To(BeZero())
-	frozen(metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
-	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(2))
+	f.Expect(look(0)).To(BeZero(), "there is nothing to wake for before the thaw")
+	agree()
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	look(0)
+	agree()
+	f.restart()
+	f.restartSets()
+	f.Expect(look(0)).To(BeNumerically("<=", 200*time.Second))
+	f.clock.SetTime(f.clock.Now().Add(199 * time.Second))
+	f.Expect(look(0)).To(BeNumerically("<=", time.Second))
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	look(1)
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Status).To(Equal(metav1.ConditionTrue), "the deadline has stood too")
+}
+
+// What was decided by the clock of the Machines is carried out by it: by the time of day, the one that was picked because
+// it is not available would be by now.
+func TestAMachineThatServesTheRestOfItsTimeIsMovedFirst(t *testing.T) {
+	f := inPlace(t, 2, func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.MinReadySeconds = 300 })
+	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
+	late := f.machines()[1]
+	hubtest.MarkReady(t, f.direct, &late, true, f.clock.Now())
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}, f.clock.Now())
+	f.clock.SetTime(f.clock.Now().Add(2 * time.Hour))
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	f.upgrade("v1.37.0")
+	for range 3 {
+		f.reconcile()
+		f.reconcileSets()
+	}
+	for _, machine := range f.machines() {
+		_, moved := machine.Annotations[v1alpha1.InPlaceUpdateAnnotation]
+		f.Expect(moved).To(Equal(machine.Name == late.Name), "%s", machine.Name)
+	}
 }
 
 // agree tells whether label and condition say the same.

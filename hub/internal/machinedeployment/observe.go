@@ -25,8 +25,8 @@ import (
 type scope struct {
 	deployment *v1alpha1.MachineDeployment
 	frozen     freeze.Verdict
-	// clock is the time that the Machines have come to.
-	clock time.Time
+	// clock is that of the Machines.
+	clock *freeze.Clock
 	// kubernetes is the version of the cluster's API server; empty if it is not known.
 	kubernetes string
 	// sets are those that the deployment owns, oldest first; current is the one of its template, if there is.
@@ -110,7 +110,7 @@ func look(ctx context.Context, reader client.Reader, deployment *v1alpha1.Machin
 // see takes in all of deployment but its Machines, which are added to what it returns. worked tells on which generation of
 // each set its controller had worked before the Machines were read: what it does from there on may not be among them.
 func (c *Controller) see(deployment *v1alpha1.MachineDeployment, around surroundings, worked map[types.UID]int64, now time.Time) (*scope, error) {
-	s := &scope{deployment: deployment, clock: now, machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}}
+	s := &scope{deployment: deployment, clock: freeze.ClockOf(around.cluster, now), machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}}
 	c.seeCluster(s, around.cluster)
 	var err error
 	var collisions int32
@@ -134,8 +134,8 @@ func (c *Controller) see(deployment *v1alpha1.MachineDeployment, around surround
 }
 
 // count sums up, when all Machines have been added.
-func (c *Controller) count(s *scope, now time.Time) {
-	if s.clock.Before(now) {
+func (c *Controller) count(s *scope) {
+	if s.clock.Stands {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
 	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet())
@@ -236,7 +236,6 @@ func (c *Controller) seeCluster(s *scope, cluster *v1alpha1.Cluster) {
 		freeze.OfCluster(s.deployment.Spec.ClusterName, s.deployment.Namespace, cluster),
 		c.Agents.Verdict(cluster),
 	)
-	s.clock = freeze.Clock(cluster, s.clock)
 	if cluster != nil {
 		s.kubernetes = cluster.Status.KubernetesVersion
 	}

@@ -73,7 +73,7 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 	}
 	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
 	if machine.UID != pick.UID || machine.DeletionTimestamp != nil || !metav1.IsControlledBy(machine, source) ||
-		tally.Of(machine, minReady, c.Clock.Now()).Available && !pick.Available {
+		tally.Of(machine, minReady, s.clock.At(c.Clock.Now())).Available && !pick.Available {
 		return nil
 	}
 	before := machine.DeepCopy()

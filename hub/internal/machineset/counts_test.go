@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 )
@@ -53,19 +54,62 @@ func minReadySecondsEndsAtItsDeadline(t *testing.T) {
 	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
 }
 
-// What follows from silence is nothing that a scheduler or an autoscaler could see.
+// What follows from silence is nothing that a scheduler or an autoscaler could see, neither in a freeze nor at its end.
 func TestMinReadySecondsDoNotPassWhileTheClusterIsFrozen(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newFixture(t, 2, nil)
+	f.clock.SetTime(f.clock.Now().Truncate(time.Second))
 	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 3600 })
+	f.reconcile()
+	machines := f.machines()
+	hubtest.MarkReady(t, f.direct, &machines[0], true, f.clock.Now().Add(-time.Hour))
+	hubtest.MarkReady(t, f.direct, &machines[1], true, f.clock.Now())
+	f.pass(10 * time.Minute)
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(50 * time.Minute))
+	silent := freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonAgentSilent}
+	availableIn := func(available int, after time.Duration) {
+		t.Helper()
+		for f.writes.Counts(); ; {
+			result := f.reconcile()
+			if f.writes.Total() > 0 {
+				continue // It may have had a write to make up for.
+			}
+			f.Expect(result.RequeueAfter).To(Equal(after))
+			f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(available))
+			return
+		}
+	}
+	hubtest.Freeze(t, f.direct, f.cluster, silent, f.clock.Now())
+	availableIn(1, 0)
+	f.pass(2 * time.Hour)
+	availableIn(1, 0)
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	availableIn(1, 50*time.Minute)
+	f.runner = f.another(nil)
+	availableIn(1, 50*time.Minute)
+	f.pass(20 * time.Minute)
+	hubtest.Freeze(t, f.direct, f.cluster, silent, f.clock.Now())
+	f.pass(2 * time.Hour)
+	hubtest.Freeze(t, f.direct, f.cluster, freeze.Verdict{}, f.clock.Now())
+	availableIn(1, 30*time.Minute)
+	f.pass(30*time.Minute - time.Second)
+	availableIn(1, time.Second)
+	f.pass(time.Second)
+	availableIn(2, 0)
+}
+
+// A person who freezes one set stops what the hub does for it. Its Machines are seen all along, so they serve their time.
+func TestMinReadySecondsPassWhileASetAloneIsFrozen(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.clock.SetTime(f.clock.Now().Truncate(time.Second))
+	f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 300 })
 	f.reconcile()
 	machine := f.machines()[0]
 	hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
-	f.silence()
-	f.pass(2 * time.Hour)
-	f.Expect(f.reconcile().RequeueAfter).To(BeZero(), "there is nothing to wake for before the thaw")
-	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(1))
-	f.Expect(f.set.Status.AvailableReplicas).To(BeZero())
-	f.speak()
+	f.update(func(set *v1alpha1.MachineSet) {
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
+	})
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(5 * time.Minute))
+	f.pass(5 * time.Minute)
 	f.reconcile()
 	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
 }

@@ -28,8 +28,8 @@ type scope struct {
 	// deployment controls the set; nil if none does.
 	deployment *v1alpha1.MachineDeployment
 	frozen     freeze.Verdict
-	// clock is the time that the Machines have come to.
-	clock time.Time
+	// clock is that of the Machines.
+	clock *freeze.Clock
 	// staleTransfer: the set carries TransferAnnotation, and there is no deployment to take it off again.
 	staleTransfer bool
 	input         plan.Input
@@ -110,7 +110,7 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if err := reads.Wait(); err != nil {
 		return nil, err
 	}
-	if s.clock.Before(now) {
+	if s.clock.Stands {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the set.
 	}
 	s.brake = s.known.brake.verdict(s.input.Replicas, now)
@@ -213,7 +213,7 @@ func comingUp(machine *v1alpha1.Machine) bool {
 // judge them.
 func (c *Controller) seeAbove(s *scope, found above) {
 	cluster, deployment := found.cluster, found.deployment
-	s.deployment, s.clock = deployment, freeze.Clock(cluster, s.input.Now)
+	s.deployment, s.clock = deployment, freeze.ClockOf(cluster, s.input.Now)
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineSet", s.set),
 		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),

@@ -172,8 +172,26 @@ func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
 	starting := f.cluster.DeepCopy()
 	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: starting})).To(BeFalse(), "nothing is known, so there is nothing to do")
 
+	f.say(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
 	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: starting, ObjectNew: f.cluster})).To(BeTrue(), "what is known now asks for the cluster")
+	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: starting, ObjectNew: f.cluster})).To(BeFalse(), "the target answers, and nothing was asked yet")
+	f.finish()
+	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonAgentSilent: 2}))
+	relisting := f.cluster.DeepCopy()
+
+	f.say(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+	f.Expect(turned().Update(event.UpdateEvent{ObjectOld: relisting, ObjectNew: f.cluster})).To(BeTrue(), "what is known now asks for the cluster")
+	f.finish()
+	f.Expect(f.reasons()).To(BeEmpty())
+}
+
+// One that is frozen for another cause, such as a person's word, tells of its Machines as ever.
+func TestMarkersOfAFreezeThatSees(t *testing.T) {
+	f := newFixture(t, 1)
+	f.silence()
+	f.finish()
+	f.speak()
+	f.say(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonHubRestored)
 	f.finish()
 	f.Expect(f.reasons()).To(BeEmpty())
 }

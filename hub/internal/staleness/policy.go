@@ -11,7 +11,7 @@ import (
 )
 
 // Marker is the condition that the Machines of cluster are to carry; nil for none. It is not known while an agent that
-// has just started has not looked yet: the Machines stay marked, or not, as they are until it has.
+// has just started, or come back, has not looked yet: the Machines stay marked, or not, as they are until it has.
 func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	list := cluster.Status.Conditions
 	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
@@ -30,7 +30,16 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
 			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
 	}
-	return nil, true
+	return nil, !looking(list)
+}
+
+// looking tells whether the agent says that it has yet to see how its Machines are, or to tell it.
+func looking(list []metav1.Condition) bool {
+	frozen := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition)
+	return frozen != nil && frozen.Status == metav1.ConditionTrue && slices.Contains([]string{
+		v1alpha1.ReasonStarting, v1alpha1.ReasonHubUnreachable, v1alpha1.ReasonHostUnreachable, v1alpha1.ReasonLeaseNotHeld,
+		v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonTargetUnreachable, v1alpha1.ReasonRelisting,
+	}, frozen.Reason)
 }
 
 func marker(reason string, since metav1.Time, message string) *metav1.Condition {

@@ -15,7 +15,7 @@ import (
 type State struct {
 	// Ready: its Ready condition is True. A Machine whose agent fell silent keeps what was last known.
 	Ready bool
-	// Available: Ready for at least minReadySeconds, and not being deleted.
+	// Available: Ready for at least minReadySeconds by the clock, and not being deleted.
 	Available bool
 	// AvailableIn is the time until a Ready Machine becomes available; 0 if it is, or is not Ready.
 	AvailableIn time.Duration
@@ -32,8 +32,14 @@ type State struct {
 	Requested bool
 }
 
-// Of returns machine's state at now.
-func Of(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) State {
+// Clock tells how much of the time since then counts as Ready. A time.Time counts all of it, a freeze.Clock what was not
+// frozen.
+type Clock interface {
+	Sub(since time.Time) time.Duration
+}
+
+// Of returns machine's state by clock.
+func Of(machine *v1alpha1.Machine, minReady time.Duration, clock Clock) State {
 	state := State{
 		Failed:    machine.Status.Phase == v1alpha1.MachineFailed,
 		Deleting:  machine.DeletionTimestamp != nil,
@@ -54,11 +60,10 @@ func Of(machine *v1alpha1.Machine, minReady time.Duration, now time.Time) State 
 	if ready.LastTransitionTime.After(since) {
 		since = ready.LastTransitionTime.Time
 	}
-	if wait := since.Add(minReady).Sub(now); minReady > 0 && wait > 0 {
-		state.AvailableIn = wait
-		return state
+	if minReady > 0 {
+		state.AvailableIn = max(minReady-clock.Sub(since), 0)
 	}
-	state.Available = true
+	state.Available = state.AvailableIn == 0
 	return state
 }
 

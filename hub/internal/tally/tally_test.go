@@ -82,6 +82,29 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// steady is a clock that shows the same whenever it is asked.
+type steady time.Duration
+
+func (s steady) Sub(time.Time) time.Duration { return time.Duration(s) }
+
+func TestOnlyWhatTheClockShowsIsServed(t *testing.T) {
+	for shown, want := range map[time.Duration]State{
+		0:                {Ready: true, AvailableIn: 10 * time.Second},
+		3 * time.Second:  {Ready: true, AvailableIn: 7 * time.Second},
+		10 * time.Second: {Ready: true, Available: true},
+		time.Hour:        {Ready: true, Available: true},
+	} {
+		want.Priority = v1alpha1.DefaultDeletionPriority
+		if got := Of(machine(metav1.ConditionTrue, time.Hour), 10*time.Second, steady(shown)); got != want {
+			t.Errorf("%s: %+v, want %+v", shown, got, want)
+		}
+	}
+	without := Of(machine(metav1.ConditionTrue, 0), 0, steady(-time.Hour))
+	if !without.Available || without.AvailableIn != 0 {
+		t.Errorf("without minReadySeconds: %+v", without)
+	}
+}
+
 func TestAdd(t *testing.T) {
 	var counts Counts
 	for _, state := range []State{

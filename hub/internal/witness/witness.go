@@ -82,6 +82,6 @@ func (a *Agents) Verdict(cluster *v1alpha1.Cluster) freeze.Verdict {
 	}
 	return freeze.Verdict{
 		Frozen: true, Passing: true, Reason: v1alpha1.ReasonStarting,
-		Message: fmt.Sprintf("the hub has started and not yet heard the agent of Cluster %s", cluster.Name),
+		Message: fmt.Sprintf("the hub has not heard the agent of Cluster %s since it started, or since the agent was silent", cluster.Name),
 	}
 }
