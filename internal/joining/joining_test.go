@@ -84,7 +84,7 @@ func TestKubeconfigCanBeUsed(t *testing.T) {
 }
 
 func TestNamesThatCannotBeUsed(t *testing.T) {
-	for _, name := range []string{"", "A", "a.b", "a:b", "-a", "a-", strings.Repeat("a", 64), "default", "kube-system", "openshift-x", "hollowfleet-system"} {
+	for _, name := range []string{"", "A", "a.b", "a:b", "-a", "a-", strings.Repeat("a", 64), "default", "kube-system", "openshift-x", "hollowfleet", "hollowfleet-system"} {
 		NewWithT(t).Expect(joining.CheckName(name)).NotTo(Succeed(), name)
 	}
 	for _, name := range []string{"a", "c1", "eu-west-1", strings.Repeat("a", 63), "kube"} {

@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// reserved are names and prefixes of namespaces that a hub may have anyway. The CRD refuses them as well.
+// reserved are names and prefixes of namespaces that a hub may have anyway, which may be a workload cluster too, with an
+// agent. The CRD refuses them as well.
 var (
-	reservedNames    = []string{"default", "hollowfleet-system", "cert-manager"}
+	reservedNames    = []string{"default", "hollowfleet", "hollowfleet-system", "cert-manager"}
 	reservedPrefixes = []string{"kube-", "openshift-", "open-cluster-management"}
 )
 
@@ -21,7 +22,7 @@ func CheckName(name string) error {
 	}
 	hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	if slices.Contains(reservedNames, name) || slices.ContainsFunc(reservedPrefixes, hasPrefix) {
-		return fmt.Errorf("cluster name %q: reserved for a namespace of the hub itself; choose another name", name)
+		return fmt.Errorf("cluster name %q: reserved for a namespace of the hub itself or of an agent; choose another name", name)
 	}
 	return nil
 }

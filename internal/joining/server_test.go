@@ -279,7 +279,7 @@ func TestAServiceAccountsTokenIsWaitedFor(t *testing.T) {
 
 func TestTheKindRefusesTheSameNames(t *testing.T) {
 	f := newFixture(t)
-	for _, name := range []string{"default", "kube-system", "openshift-x", "open-cluster-management-hub", "cert-manager", "hollowfleet-system", "a.b", "c1", "kube"} {
+	for _, name := range []string{"default", "kube-system", "openshift-x", "open-cluster-management-hub", "cert-manager", "hollowfleet", "hollowfleet-system", "a.b", "c1", "kube"} {
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		err := f.client.Create(t.Context(), cluster, client.DryRunAll)
 		f.Expect(err == nil).To(Equal(joining.CheckName(name) == nil), "%s: %v", name, err)
