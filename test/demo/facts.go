@@ -19,7 +19,9 @@ const (
 type fact struct {
 	what, where, seen string
 	holds             bool
-	took              time.Duration
+	// cut tells that the demo ended before anybody could know.
+	cut  bool
+	took time.Duration
 }
 
 // look reads an API server once: what it saw, and whether that is what was hoped for.
@@ -44,8 +46,12 @@ type sight struct {
 	holds bool
 }
 
-// expect looks until what it sees holds or timeout is over, and notes the last look as a fact.
+// expect looks until what it sees holds or timeout is over, and notes the last look as a fact. When ctx has ended there
+// is nothing to note any more.
 func (l *ledger) expect(ctx context.Context, what, where string, timeout time.Duration, look look) {
+	if ctx.Err() != nil {
+		return
+	}
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -64,9 +70,13 @@ func (l *ledger) expect(ctx context.Context, what, where string, timeout time.Du
 			l.say("waiting for: %s (%s); seen last: %s", what, where, last.seen)
 		}
 	}
-	l.facts = append(l.facts, fact{what: what, where: where, seen: last.seen, holds: last.holds, took: time.Since(begin)})
+	cut := !last.holds && ctx.Err() != nil
+	l.facts = append(l.facts, fact{what: what, where: where, seen: last.seen, holds: last.holds, cut: cut, took: time.Since(begin)})
 	mark := "ok"
-	if !last.holds {
+	switch {
+	case cut:
+		mark = "cut short"
+	case !last.holds:
 		mark = "FAILED"
 	}
 	l.say("%s: %s (%s): %s", mark, what, where, last.seen)
@@ -97,6 +107,18 @@ func (l look) until(ctx context.Context, sights chan<- sight) {
 	}
 }
 
+// conclude prints the table of what was seen, and returns what makes the demo fail: what ended it before its time, or a
+// line that does not hold.
+func (l *ledger) conclude(ended error) error {
+	if ended != nil && len(l.facts) == 0 {
+		return ended
+	}
+	if holds := l.table(); ended == nil && !holds {
+		return errChecksFailed
+	}
+	return ended
+}
+
 // table prints every fact and reports whether all hold.
 func (l *ledger) table() bool {
 	all := true
@@ -104,7 +126,10 @@ func (l *ledger) table() bool {
 	fmt.Fprintln(w, "\nCHECKED\tREAD FROM\tSEEN\tAFTER\tHOLDS")
 	for _, fact := range l.facts {
 		holds := "yes"
-		if !fact.holds {
+		switch {
+		case fact.cut:
+			holds, all = "unknown", false
+		case !fact.holds:
 			holds, all = "NO", false
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1fs\t%s\n", fact.what, fact.where, fact.seen, fact.took.Seconds(), holds)

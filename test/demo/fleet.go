@@ -99,6 +99,9 @@ func clientOf(plane localfleet.ControlPlane) (client.WithWatch, error) {
 func (m *member) component(ctx context.Context, action, name string) error {
 	command := exec.CommandContext(ctx, m.simcluster, "component", action, name, "--data-dir", m.dir)
 	if output, err := command.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return fmt.Errorf("running simcluster component %s %s of %s: %w: %s", action, name, m.Name, err, output)
 	}
 	return nil

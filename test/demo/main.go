@@ -34,18 +34,44 @@ func main() {
 	err := command(os.Stdout).ExecuteContext(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
+	message, code := verdict(err, interrupted)
+	if message != "" {
+		fmt.Fprintln(os.Stderr, message)
+	}
+	os.Exit(code)
+}
+
+// verdict is the last word on standard error, and the exit status.
+func verdict(err error, interrupted bool) (message string, code int) {
 	switch {
 	case err == nil:
+		return "", 0
 	case interrupted:
-		fmt.Fprintln(os.Stderr, "interrupted; everything that was started has been ended")
-		os.Exit(exitInterrupted)
+		if rest := besidesInterruption(err); rest != nil {
+			return "interrupted; error: " + rest.Error(), exitInterrupted
+		}
+		return "interrupted; everything that was started has been ended", exitInterrupted
 	case errors.As(err, new(usageError)):
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(exitUsage)
+		return "error: " + err.Error(), exitUsage
 	default:
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(exitFailed)
+		return "error: " + err.Error(), exitFailed
 	}
+}
+
+// besidesInterruption returns what err holds that does not come from an interruption, such as a fleet that did not end.
+func besidesInterruption(err error) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		var rest []error
+		for _, one := range joined.Unwrap() {
+			rest = append(rest, besidesInterruption(one))
+		}
+		return errors.Join(rest...)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // usageError is a command line that cannot be used.

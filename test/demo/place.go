@@ -7,53 +7,143 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 )
+
+// errTaken says that another program starts or ends a fleet in a directory.
+var errTaken = errors.New("another demo is at work there")
+
+// place is the directory of a fleet. It is locked from its first moment on, for as long as a demo starts, shows or ends
+// the fleet there, and free again when that program is gone, however it ended.
+type place struct {
+	path string
+	lock *os.File
+}
 
 // keptDir is where a fleet that stays is found again by demo down. Each user has one.
 func keptDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("hollowfleet-demo-%d", os.Getuid()))
 }
 
-// chooseDir returns the directory for a new fleet. A fleet that is to stay takes the place of one that stayed
-// earlier; any other gets a directory of its own, so that two demos can run side by side.
-func chooseDir(ctx context.Context, opts options) (string, error) {
-	if !opts.keep {
-		dir, err := os.MkdirTemp("", filepath.Base(keptDir())+"-")
+// take locks a directory. The error is errTaken also if the directory went away meanwhile.
+func take(path string) (*place, error) {
+	lock, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errTaken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory of a fleet: %w", err)
+	}
+	taken := &place{path: path, lock: lock}
+	if err := taken.hold(); err != nil {
+		taken.release()
+		return nil, err
+	}
+	return taken, nil
+}
+
+// hold locks a directory that has been opened, if it is still there: whoever had it may have removed it meanwhile.
+func (p *place) hold() error {
+	if err := syscall.Flock(int(p.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return errTaken
+	} else if err != nil {
+		return fmt.Errorf("locking %s: %w", p.path, err)
+	}
+	locked, lockedErr := p.lock.Stat()
+	there, thereErr := os.Stat(p.path)
+	if lockedErr != nil || thereErr != nil || !os.SameFile(locked, there) {
+		return errTaken
+	}
+	return nil
+}
+
+func (p *place) release() { _ = p.lock.Close() } // The lock is gone in any case.
+
+// claim returns the directory for a new fleet, locked. One that is to stay has a fixed place; any other gets a directory
+// of its own, so that demos can run side by side.
+func (o options) claim(ctx context.Context) (*place, error) {
+	if o.keep {
+		return o.claimKept(ctx)
+	}
+	for {
+		path, err := os.MkdirTemp("", filepath.Base(keptDir())+"-")
 		if err != nil {
-			return "", fmt.Errorf("making a directory for the fleet: %w", err)
+			return nil, fmt.Errorf("making a directory for the fleet: %w", err)
 		}
-		return dir, os.Chmod(dir, 0o755)
-	}
-	if _, err := os.Stat(keptDir()); err == nil {
-		fmt.Fprintln(opts.out, "Ending the fleet that an earlier demo kept")
-		if err := opts.end(ctx, keptDir()); err != nil {
-			return "", err
+		dir, err := open(path)
+		if !errors.Is(err, errTaken) {
+			return dir, err
 		}
+		// A demo down took it for a directory that was left behind, and removes it.
 	}
-	return keptDir(), nil
+}
+
+// claimKept refuses to touch a fleet that was kept: somebody may work with it.
+func (o options) claimKept(ctx context.Context) (*place, error) {
+	if err := os.Mkdir(keptDir(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making a directory for the fleet: %w", err)
+	}
+	dir, err := open(keptDir())
+	if err != nil {
+		return nil, fmt.Errorf("keeping a fleet in %s: %w", keptDir(), err)
+	}
+	state, err := localfleet.ReadState(dir.path)
+	if err == nil && state.Keeper != nil && state.Keeper.Alive() {
+		dir.release()
+		return nil, fmt.Errorf("an earlier demo keeps a fleet in %s: end it first, with make demo-down", keptDir())
+	}
+	if entries, err := os.ReadDir(dir.path); err == nil && len(entries) == 0 {
+		return dir, nil
+	}
+	defer dir.release()
+	fmt.Fprintln(o.out, "Removing what is left of a fleet in", dir.path)
+	if err := o.end(ctx, dir.path); err != nil {
+		return nil, err
+	}
+	return o.claimKept(ctx)
+}
+
+// open takes a directory that the processes of any user can reach.
+func open(path string) (*place, error) {
+	dir, err := take(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o755); err != nil {
+		dir.release()
+		return nil, fmt.Errorf("opening the directory of the fleet: %w", err)
+	}
+	return dir, nil
 }
 
 // runDown ends the kept fleet and every fleet whose demo is gone.
 func runDown(ctx context.Context, opts options) error {
-	dirs, err := filepath.Glob(keptDir() + "-*")
+	paths, err := filepath.Glob(keptDir() + "-*")
 	if err != nil {
 		return fmt.Errorf("looking for fleets: %w", err)
 	}
 	if _, err := os.Stat(keptDir()); err == nil {
-		dirs = append(dirs, keptDir())
+		paths = append(paths, keptDir())
 	}
 	ended := 0
-	for _, dir := range dirs {
-		if state, err := localfleet.ReadState(dir); err == nil && dir != keptDir() && state.Owner.Alive() {
-			continue // A demo that runs right now ends its own fleet.
+	for _, path := range paths {
+		dir, err := take(path)
+		if errors.Is(err, errTaken) {
+			fmt.Fprintln(opts.out, "Left alone, because another demo is at work there:", path)
+			continue
 		}
-		if err := opts.end(ctx, dir); err != nil {
+		if err != nil {
+			return err
+		}
+		err = opts.end(ctx, path)
+		dir.release()
+		if err != nil {
 			return err
 		}
 		ended++
-		fmt.Fprintln(opts.out, "Ended the fleet in", dir)
+		fmt.Fprintln(opts.out, "Ended the fleet in", path)
 	}
 	if ended == 0 {
 		fmt.Fprintln(opts.out, "No fleet to end")
@@ -62,9 +152,9 @@ func runDown(ctx context.Context, opts options) error {
 }
 
 // end ends the fleet in a directory of the demo's own. One without a fleet was left by a demo that had not begun.
-func (o options) end(ctx context.Context, dir string) error {
-	if _, err := localfleet.ReadState(dir); errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(dir)
+func (o options) end(ctx context.Context, path string) error {
+	if _, err := localfleet.ReadState(path); errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(path)
 	}
-	return o.plugin(func(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }).down(ctx, dir)
+	return o.plugin(func(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }).down(ctx, path)
 }

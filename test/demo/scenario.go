@@ -26,42 +26,41 @@ type demo struct {
 	fleet *fleet
 }
 
-func runDemo(ctx context.Context, opts options) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
+// step is a part of the demo. It notes facts; its error is what keeps the demo from going on.
+type step func(context.Context) error
+
+func runDemo(ctx context.Context, opts options) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, fmt.Errorf("giving up after %s, the time that --timeout gives", opts.timeout))
 	defer cancel()
-	dir, err := chooseDir(ctx, opts)
+	dir, err := opts.claim(ctx)
 	if err != nil {
 		return err
 	}
+	defer dir.release()
 	book := &ledger{out: opts.out, started: time.Now()}
-	fleet, err := startFleet(ctx, book, dir, opts)
+	fleet, err := startFleet(ctx, book, dir.path, opts)
 	if err != nil {
-		return errors.Join(err, opts.end(ctx, dir))
+		return errors.Join(err, opts.end(ctx, dir.path))
 	}
 	d := &demo{ledger: book, fleet: fleet}
-	keep := opts.keep
-	defer func() {
-		if !keep {
-			d.say("ending the fleet")
-			err = errors.Join(err, fleet.down(ctx, dir))
-		}
-	}()
-	if err := d.run(ctx); err != nil {
-		keep = false
-		return err
-	}
-	if !d.table() {
-		keep = keep && ctx.Err() == nil
-		err = errChecksFailed
-	}
-	if keep {
-		printHowToUse(opts.out, fleet)
-	}
-	return err
+	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.upgrade)
 }
 
-func (d *demo) run(ctx context.Context) error {
-	steps := []func(context.Context) error{d.join, d.create, d.scale, d.kill, d.freeze, d.upgrade}
+// perform takes the fleet through steps and says what was seen. It ends the fleet, unless that is to stay and every step
+// was taken, whatever came of it.
+func (d *demo) perform(ctx context.Context, opts options, steps ...step) error {
+	ended := run(ctx, steps)
+	err := d.conclude(ended)
+	if opts.keep && ended == nil {
+		printHowToUse(opts.out, d.fleet)
+		return err
+	}
+	d.say("ending the fleet")
+	return errors.Join(err, d.fleet.down(ctx, d.fleet.dir))
+}
+
+// run returns what kept it from taking all steps.
+func run(ctx context.Context, steps []step) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err

@@ -5,22 +5,26 @@ import (
 	"io"
 )
 
-// printHowToUse tells what a kept fleet offers.
+// printHowToUse tells what a kept fleet offers. What needs no kubectl comes first: a fresh machine has none.
 func printHowToUse(out io.Writer, fleet *fleet) {
 	fmt.Fprintf(out, "\nThe fleet stays up in %s. Its kubeconfigs:\n", fleet.dir)
 	fmt.Fprintf(out, "  hub  %s\n", fleet.hub.Kubeconfig)
 	for _, member := range fleet.members {
 		fmt.Fprintf(out, "  %s   %s\n", member.Name, member.Kubeconfig)
 	}
-	first := fleet.members[0]
+	first, last := fleet.members[0], fleet.members[len(fleet.members)-1]
 	fmt.Fprintf(out, `
-Try:
+Try, with what is built here:
+  bin/kubectl-hollow local status --dir %[5]s
+  bin/kubectl-hollow cluster list --kubeconfig %[1]s
+  bin/kubectl-hollow rollout history machinedeployment %[3]s -n %[6]s --kubeconfig %[1]s
+  bin/kubectl-hollow rollout undo machinedeployment %[3]s -n %[6]s --kubeconfig %[1]s
+  bin/kubectl-hollow rollout status machinedeployment %[3]s -n %[6]s --kubeconfig %[1]s
+And if you have kubectl:
   kubectl --kubeconfig %[1]s get fleet -A
   kubectl --kubeconfig %[1]s -n %[2]s scale machinedeployment %[3]s --replicas 5
   kubectl --kubeconfig %[4]s get nodes -o wide
-  bin/kubectl-hollow --kubeconfig %[1]s cluster list
-  bin/kubectl-hollow local status --dir %[5]s
 End it:
   make demo-down
-`, fleet.hub.Kubeconfig, first.Name, deploymentName, first.Kubeconfig, fleet.dir)
+`, fleet.hub.Kubeconfig, first.Name, deploymentName, first.Kubeconfig, fleet.dir, last.Name)
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
@@ -54,9 +55,7 @@ func (r *run) leavesNothing(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(testenv.ProcessesUnder(r.temp)).To(BeEmpty(), "processes left behind")
-	entries, err := os.ReadDir(r.temp)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(entries).To(BeEmpty(), "files left behind")
+	g.Expect(names(t, r.temp)).To(BeEmpty(), "files left behind")
 }
 
 func TestDemoRunsToItsEnd(t *testing.T) {
@@ -132,20 +131,77 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	}
 	hollow, err := testenv.Binary("kubectl-hollow")
 	g.Expect(err).NotTo(HaveOccurred())
-	commands := regexp.MustCompile(`(?m)^  bin/kubectl-hollow (.*)$`).FindAllStringSubmatch(text, -1)
-	g.Expect(commands).To(HaveLen(2), text)
-	for _, command := range commands {
-		output, err := exec.CommandContext(t.Context(), hollow, strings.Fields(command[1])...).CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred(), "%s: %s", command[0], output)
-		g.Expect(string(output)).To(And(ContainSubstring("c1"), ContainSubstring("c3")))
+	runShown(t, text, "bin/kubectl-hollow", hollow, map[string]string{
+		"local status": "c3", "cluster list": "c3", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
+	})
+	if kubectl, err := exec.LookPath("kubectl"); err == nil {
+		runShown(t, text, "kubectl", kubectl, map[string]string{"get fleet": "workers", "scale": "scaled", "get nodes": "Ready"})
 	}
-	g.Expect(strings.Count(text, "\n  kubectl --kubeconfig "+dir)).To(Equal(3), "commands for kubectl in: %s", text)
 	g.Expect(text).To(ContainSubstring("make demo-down"))
-	g.Expect(testenv.ProcessesUnder(temp)).NotTo(BeEmpty(), "the fleet stays up")
+	staysUndisturbed(t, temp, dir)
 
 	down := start(t, temp, "down")
 	g.Expect(down.Wait()).To(Succeed(), down.output.String)
 	down.leavesNothing(t)
+}
+
+// runShown runs what a kept demo shows to try with one program, which is at path; want says what must be part of the output
+// of each.
+func runShown(t *testing.T, text, shown, path string, want map[string]string) {
+	t.Helper()
+	g := NewWithT(t)
+	commands := regexp.MustCompile(`(?m)^  `+shown+` (.*)$`).FindAllStringSubmatch(text, -1)
+	g.Expect(commands).To(HaveLen(len(want)), text)
+	for _, command := range commands {
+		output, err := exec.CommandContext(t.Context(), path, strings.Fields(command[1])...).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), "%s: %s", command[0], output)
+		for words, part := range want {
+			if strings.Contains(command[1], words) {
+				g.Expect(string(output)).To(ContainSubstring(part), command[0])
+				delete(want, words)
+			}
+		}
+	}
+	g.Expect(want).To(BeEmpty(), "not shown: %s", text)
+}
+
+// staysUndisturbed starts other demos beside a fleet that is kept in dir: another one to keep is refused, one that keeps
+// nothing comes and goes.
+func staysUndisturbed(t *testing.T, temp, dir string) {
+	t.Helper()
+	g := NewWithT(t)
+	before, err := localfleet.Look(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	files := names(t, temp)
+	g.Expect(before.Processes).To(HaveEach(HaveField("Alive", true)), "the fleet stays up")
+
+	again := start(t, temp, "--keep")
+	g.Expect(again.Wait()).NotTo(Succeed())
+	g.Expect(again.ProcessState.ExitCode()).To(Equal(1))
+	g.Expect(again.output.String()).To(And(ContainSubstring(dir), ContainSubstring("make demo-down")))
+
+	beside := start(t, temp)
+	g.Eventually(beside.output.String, patience).Should(ContainSubstring("control plane ready"))
+	g.Expect(beside.Process.Signal(syscall.SIGINT)).To(Succeed())
+	g.Expect(beside.Wait()).NotTo(Succeed())
+	g.Expect(beside.ProcessState.ExitCode()).To(Equal(130), beside.output.String)
+
+	after, err := localfleet.Look(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after).To(Equal(before), "no process of the kept fleet was ended or replaced")
+	g.Expect(names(t, temp)).To(Equal(files), "what there was of the kept fleet, and nothing else")
+}
+
+// names lists what is in a directory.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var all []string
+	for _, entry := range entries {
+		all = append(all, entry.Name())
+	}
+	return all
 }
 
 // safeBuffer may be written by a program while a test reads it.
