@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
+const (
+	// few is the number of Machines of the small fleet.
+	few = 5
+	// sharedWrites are those of a scale that do not grow with its Machines: 3 to the MachineDeployment, 2 to its MachineSet,
+	// 2 to the status of the Cluster and 2 Events.
+	sharedWrites = 9
+)
+
 // A small fleet is measured whole. Its counts and sizes must hold for any number of Machines; no time is asked for.
 func TestBenchMeasuresAFleet(t *testing.T) {
 	g := NewWithT(t)
@@ -21,16 +31,20 @@ func TestBenchMeasuresAFleet(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
 	g.Expect(run(t.Context(), options{
-		clusters: 1, machines: 3, surge: "10%", settle: settled, rest: 20 * time.Second, timeout: 8 * time.Minute,
+		clusters: 1, machines: few, surge: "50%", settle: settled, rest: 20 * time.Second, timeout: 8 * time.Minute,
 		output: "json", binDir: bin, out: out, progress: progress,
 	})).To(Succeed(), progress.String)
 	var seen figures
 	g.Expect(json.Unmarshal(out.Bytes(), &seen)).To(Succeed())
 
-	g.Expect(seen.Machines).To(Equal(3))
+	g.Expect(seen.Machines).To(Equal(few))
+	g.Expect(seen.NotReached).To(BeEmpty())
 	g.Expect(seen.ReadySeconds).To(BeNumerically(">=", seen.ExistSeconds))
 	g.Expect(seen.ExistSeconds).To(BeNumerically(">", 0))
 	g.Expect(ownWrites(seen.WritesPerMachine)).To(And(BeNumerically(">", 0), BeNumerically("<=", 3)), "writes of a Machine on its way to Ready: %v", seen.WritesPerMachine)
+	// Half a write less, because these are quotients.
+	shared := few * (sum(seen.WritesPerMachine) - ownWrites(seen.WritesPerMachine))
+	g.Expect(shared).To(BeNumerically("<", sharedWrites+few-0.5), "one more for each Machine would not be shared by them: %v", seen.WritesPerMachine)
 	for what := range seen.HubWritesPerMinute {
 		g.Expect(what).To(ContainSubstring("leases"), "at rest the hub's API server sees Leases only: %v", seen.HubWritesPerMinute)
 	}
@@ -46,11 +60,72 @@ func TestBenchMeasuresAFleet(t *testing.T) {
 		g.Expect(roles[role].RSSMaxMiB).To(And(BeNumerically(">", 1), BeNumerically("<=", limit)), role)
 	}
 	g.Expect(roles).To(HaveKey("hollow-node"))
-	g.Expect(roles["hollow-node"].Count).To(Equal(3))
+	g.Expect(roles["hollow-node"].Count).To(Equal(few))
 	g.Expect(roles["hollow-node"].PrivateMiB).To(And(BeNumerically(">", 1), BeNumerically("<", 17.7)), "peer: upstream's kubemark")
 	for _, role := range []string{"hub simcluster", "workload simcluster"} {
 		g.Expect(roles).To(HaveKey(role))
 	}
+}
+
+func sum(counts map[string]float64) float64 {
+	total := 0.0
+	for _, count := range counts {
+		total += count
+	}
+	return total
+}
+
+// The time is up here as soon as the first Machines are Ready, which a test cannot set with --timeout.
+func TestWhatWasMeasuredIsPrintedWhenTheTimeIsUp(t *testing.T) {
+	g := NewWithT(t)
+	bin, err := testenv.BinDir()
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, end := context.WithCancelCause(t.Context())
+	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
+	opts := options{
+		clusters: 1, machines: 1, surge: "1", settle: time.Hour, rest: time.Hour, roll: true, timeout: 8 * time.Minute,
+		output: "text", binDir: bin, out: out,
+		progress: writer(func(content []byte) (int, error) {
+			if strings.Contains(string(content), "1 of 1 Machines Ready") {
+				end(errTimeUp)
+			}
+			return progress.Write(content)
+		}),
+	}
+	g.Expect(run(ctx, opts)).To(Succeed(), progress.String)
+	g.Expect(out.String()).To(MatchRegexp(`from scale to all Ready on the hub +\d+\.\d s`))
+	g.Expect(out.String()).To(ContainSubstring("Not reached: hub writes per Machine, rest, the rolling update\n"))
+	g.Expect(out.String()).NotTo(ContainSubstring("PER MACHINE"))
+	g.Expect(testenv.ProcessesUnder(os.Getenv("TMPDIR"))).To(BeEmpty())
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(content []byte) (int, error) { return w(content) }
+
+func TestNoFleetInTimeIsNoMeasurement(t *testing.T) {
+	g := NewWithT(t)
+	bin, err := testenv.BinDir()
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Setenv("TMPDIR", t.TempDir())
+	out := &bytes.Buffer{}
+	opts := options{clusters: 1, machines: 1, surge: "1", timeout: time.Nanosecond, output: "text", binDir: bin, out: out, progress: out}
+	g.Expect(run(t.Context(), opts)).To(MatchError(ContainSubstring("--timeout")))
+}
+
+func TestPartsAreShownAsFarAsTheyCame(t *testing.T) {
+	g := NewWithT(t)
+	out := &bytes.Buffer{}
+	part := &figures{Clusters: 3, Machines: 20, ExistSeconds: 1, MachinesReady: 57, NotReached: []string{"a", "b"}}
+	g.Expect(part.print(out)).To(Succeed())
+	g.Expect(out.String()).To(And(MatchRegexp(`Ready on the hub in the end +57 of 60\n`), HaveSuffix("Not reached: a, b\n")))
+	g.Expect(out.String()).NotTo(ContainSubstring("all Ready"))
+	out.Reset()
+	part = &figures{Clusters: 3, Machines: 20, ExistSeconds: 1, ReadySeconds: 2, MachinesReady: 60, Roll: &rollFigures{Rolled: 12, Seconds: 300, Surge: "1"}}
+	g.Expect(part.print(out)).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`rolling update of 12 of 60 Machines, surge 1, not finished +300.0 s\n`))
+	g.Expect(out.String()).NotTo(Or(ContainSubstring("NaN"), ContainSubstring("Inf"), ContainSubstring("PER REPLACED")))
 }
 
 // Bench reports, whatever the figures are.
@@ -59,7 +134,7 @@ func TestNoFigureMakesBenchFail(t *testing.T) {
 	out := &bytes.Buffer{}
 	awful := &figures{
 		Clusters: 3, Machines: 20, ReadySeconds: 1e6, WritesPerMachine: map[string]float64{"PATCH machines/status": 1000},
-		HubWritesPerMinute: map[string]float64{"PUT nodes": 1e6}, Roll: &rollFigures{Seconds: 1e6, Surge: "3"},
+		HubWritesPerMinute: map[string]float64{"PUT nodes": 1e6}, Roll: &rollFigures{Seconds: 1e6, Rolled: 60, Surge: "3"},
 		Processes: []processFigures{{Role: "hub", Count: 1, RSSMiB: 1e6, CPUSecondsPerMinute: 600}},
 	}
 	g.Expect(awful.print(out)).To(Succeed())

@@ -24,6 +24,9 @@ import (
 // settled is how long after the last change of a fleet all has been written that the hub puts off, such as counts and events.
 const settled = 70 * time.Second
 
+// errTimeUp ends a measurement, but does not make it fail.
+var errTimeUp = errors.New("the time that --timeout gives is up")
+
 type options struct {
 	clusters, machines int
 	rest, settle       time.Duration
@@ -53,7 +56,8 @@ func command() *cobra.Command {
 		Short: "Measure a fleet on this machine",
 		Long: `Start a hub and workload clusters, scale a MachineDeployment in each from 0, roll all Machines to
 another kubelet version, and report what it took.
-Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
+Exit status: 0 measured, 1 could not measure. No figure makes it fail. When --timeout ends it, it prints what it has
+measured until then and says what was not reached, with status 0; if not even the fleet was up, that is status 1.`,
 		Example: `  bench --clusters 3 --machines 20
   bench --clusters 1 --machines 200 --rest 0s
   bench --clusters 1 --machines 20 --surge 1
@@ -70,7 +74,7 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
 	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "give up after this time")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
 	return cmd
@@ -86,23 +90,32 @@ func run(ctx context.Context, opts options) (err error) {
 	if _, err := surgeOf(opts); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
 	fleet, remove, err := startFleet(ctx, opts)
 	if err != nil {
+		if timeUp(ctx) {
+			err = errors.Join(errTimeUp, err)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	figures, err := measure(ctx, opts, fleet)
-	if err != nil {
-		return err
+	if timeUp(ctx) {
+		err = nil // The figures say what was not reached.
 	}
+	return errors.Join(err, figures.write(opts))
+}
+
+func timeUp(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errTimeUp) }
+
+func (f *figures) write(opts options) error {
 	if opts.output == "json" {
 		encoder := json.NewEncoder(opts.out)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(figures)
+		return encoder.Encode(f)
 	}
-	return figures.print(opts.out)
+	return f.print(opts.out)
 }
 
 func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() error, error) {

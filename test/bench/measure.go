@@ -29,9 +29,11 @@ type figures struct {
 	Clusters int `json:"clusters"`
 	Machines int `json:"machinesPerCluster"`
 	// ExistSeconds is the time from scaling all deployments until all Machine objects exist on the hub, and
-	// ReadySeconds the time to the last Machine's readiness there.
+	// ReadySeconds the time to the last Machine's readiness there; 0 if it did not come to that.
 	ExistSeconds float64 `json:"existSeconds"`
 	ReadySeconds float64 `json:"readySeconds"`
+	// MachinesReady is how many were Ready in the end, in all clusters.
+	MachinesReady int `json:"machinesReady"`
 	// WritesPerMachine counts hub writes from the scale until all are Ready, divided by the Machines.
 	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
 	// Roll is the rolling update; nil if it was left out.
@@ -43,54 +45,84 @@ type figures struct {
 	TargetWritesPerMinute map[string]float64 `json:"targetWritesPerMinute"`
 	// Processes at the end of the rest.
 	Processes []processFigures `json:"processes"`
+	// NotReached names the parts that were not measured, or not to their end.
+	NotReached []string `json:"notReached,omitempty"`
 }
 
+// measurement is one run of bench: a fleet, and what has been measured of it.
+type measurement struct {
+	*figures
+	opts     options
+	fleet    *localfleet.Fleet
+	machines cache.Cache
+	// before is what the hub's API server had counted before the scale.
+	before counts
+}
+
+// measure returns what it measured, also with an error: what was not reached then is named.
 func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figures, error) {
-	result := &figures{Clusters: opts.clusters, Machines: opts.machines}
-	for _, member := range fleet.Members {
-		if err := createEmpty(ctx, fleet.HubClient, member.Name, opts.surge); err != nil {
-			return nil, err
+	m := &measurement{figures: &figures{Clusters: opts.clusters, Machines: opts.machines}, opts: opts, fleet: fleet}
+	parts := []struct {
+		name    string
+		measure func(context.Context) error
+	}{
+		{"the way from scale to Ready", m.measureScale}, {"hub writes per Machine", m.measureWrites}, {"rest", m.measureRest},
+		{"the rolling update", m.measureRoll},
+	}
+	if !opts.roll {
+		parts = parts[:3]
+	}
+	for i, part := range parts {
+		if err := part.measure(ctx); err != nil {
+			for _, missing := range parts[i:] {
+				m.NotReached = append(m.NotReached, missing.name)
+			}
+			return m.figures, fmt.Errorf("measuring %s: %w", part.name, err)
 		}
 	}
-	machines, err := watchMachines(ctx, fleet)
-	if err != nil {
-		return nil, err
-	}
-	hub := counter{config: fleet.HubConfig}
-	before, err := hub.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	if err := patchAll(ctx, fleet, fmt.Sprintf(`{"spec":{"replicas":%d}}`, opts.machines)); err != nil {
-		return nil, err
-	}
-	if err := result.waitReady(ctx, opts, machines, begin); err != nil {
-		return nil, err
-	}
-	if err := sleep(ctx, opts.settle); err != nil {
-		return nil, err
-	}
-	after, err := hub.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// Leases are the price of a cluster and a minute, not of a Machine: they are in the figures at rest.
-	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
-	if err := result.measureRest(ctx, opts, fleet); err != nil || !opts.roll {
-		return result, err
-	}
-	result.Roll, err = measureRoll(ctx, opts, fleet, machines)
-	return result, err
+	return m.figures, nil
 }
 
-func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfleet.Fleet) error {
-	targetConfig, err := fleet.Members[0].Cluster.RESTConfig()
+func (m *measurement) measureScale(ctx context.Context) error {
+	for _, member := range m.fleet.Members {
+		if err := createEmpty(ctx, m.fleet.HubClient, member.Name, m.opts.surge); err != nil {
+			return err
+		}
+	}
+	var err error
+	if m.machines, err = watchMachines(ctx, m.fleet); err != nil {
+		return err
+	}
+	if m.before, err = (counter{config: m.fleet.HubConfig}).read(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := patchAll(ctx, m.fleet, fmt.Sprintf(`{"spec":{"replicas":%d}}`, m.opts.machines)); err != nil {
+		return err
+	}
+	return m.waitReady(ctx, m.opts, m.machines, begin)
+}
+
+func (m *measurement) measureWrites(ctx context.Context) error {
+	if err := sleep(ctx, m.opts.settle); err != nil {
+		return err
+	}
+	after, err := counter{config: m.fleet.HubConfig}.read(ctx)
 	if err != nil {
 		return err
 	}
-	hub, target := counter{config: fleet.HubConfig}, counter{config: targetConfig}
-	fmt.Fprintf(opts.progress, "measuring at rest for %s\n", opts.rest)
+	// Leases are the price of a cluster and a minute, not of a Machine: they are in the figures at rest.
+	m.WritesPerMachine = after.minus(m.before).without("leases").dividedBy(float64(m.opts.clusters * m.opts.machines))
+	return nil
+}
+
+func (m *measurement) measureRest(ctx context.Context) error {
+	targetConfig, err := m.fleet.Members[0].Cluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	hub, target := counter{config: m.fleet.HubConfig}, counter{config: targetConfig}
+	fmt.Fprintf(m.opts.progress, "measuring at rest for %s\n", m.opts.rest)
 	begin := time.Now()
 	hubBefore, err := hub.read(ctx)
 	if err != nil {
@@ -100,8 +132,8 @@ func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfle
 	if err != nil {
 		return err
 	}
-	processesBefore := readProcesses(fleet)
-	if err := sleep(ctx, opts.rest); err != nil {
+	processesBefore := readProcesses(m.fleet)
+	if err := sleep(ctx, m.opts.rest); err != nil {
 		return err
 	}
 	hubAfter, err := hub.read(ctx)
@@ -112,11 +144,11 @@ func (f *figures) measureRest(ctx context.Context, opts options, fleet *localfle
 	if err != nil {
 		return err
 	}
-	f.RestSeconds = time.Since(begin).Seconds()
-	minutes := f.RestSeconds / 60
-	f.HubWritesPerMinute = hubAfter.minus(hubBefore).dividedBy(minutes)
-	f.TargetWritesPerMinute = targetAfter.minus(targetBefore).dividedBy(minutes)
-	f.Processes = summarize(processesBefore, readProcesses(fleet), minutes)
+	m.RestSeconds = time.Since(begin).Seconds()
+	minutes := m.RestSeconds / 60
+	m.HubWritesPerMinute = hubAfter.minus(hubBefore).dividedBy(minutes)
+	m.TargetWritesPerMinute = targetAfter.minus(targetBefore).dividedBy(minutes)
+	m.Processes = summarize(processesBefore, readProcesses(m.fleet), minutes)
 	return nil
 }
 
@@ -201,7 +233,9 @@ func (f *figures) waitReady(ctx context.Context, opts options, hub client.Reader
 		if f.ExistSeconds == 0 && len(machines.Items) == want {
 			f.ExistSeconds = time.Since(begin).Seconds()
 		}
-		f.ReadySeconds = time.Since(begin).Seconds()
+		if f.MachinesReady = ready; ready == want {
+			f.ReadySeconds = time.Since(begin).Seconds()
+		}
 		if ready != shown {
 			fmt.Fprintf(opts.progress, "%d of %d Machines Ready\n", ready, want)
 			shown = ready

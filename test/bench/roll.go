@@ -22,6 +22,8 @@ const rollVersion = "v1.36.2"
 // rollFigures is what the rolling update of all Machines to another kubelet version took.
 type rollFigures struct {
 	Seconds float64 `json:"seconds"`
+	// Rolled is how many Machines were rolled in that time.
+	Rolled int `json:"rolled"`
 	// Surge is the maxSurge that was asked for.
 	Surge string `json:"surge"`
 	// JoinSeconds is the average time of a new Machine from creation to Ready, RemoveSeconds that of an old
@@ -67,6 +69,8 @@ type roll struct {
 	// exist and ready count the Machines of each cluster.
 	exist, ready map[string]int
 	most, least  int
+	// rolled is how many Machines are Ready with the new version.
+	rolled int
 }
 
 // surgeOf returns how many Machines more than it asks for a deployment may have in the roll.
@@ -78,43 +82,51 @@ func surgeOf(opts options) (int, error) {
 	return surge, nil
 }
 
-func measureRoll(ctx context.Context, opts options, fleet *localfleet.Fleet, machines cache.Cache) (*rollFigures, error) {
-	surge, err := surgeOf(opts)
+func (m *measurement) measureRoll(ctx context.Context) error {
+	surge, err := surgeOf(m.opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := &roll{
-		fleet: fleet, opts: opts, least: opts.machines,
+		fleet: m.fleet, opts: m.opts, least: m.opts.machines,
 		lives: map[types.UID]*life{}, exist: map[string]int{}, ready: map[string]int{},
 	}
-	if err := r.listen(ctx, machines); err != nil {
-		return nil, err
+	if err := r.listen(ctx, m.machines); err != nil {
+		return err
 	}
-	hub := counter{config: fleet.HubConfig}
+	hub := counter{config: m.fleet.HubConfig}
 	before, err := hub.read(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fmt.Fprintf(opts.progress, "rolling all Machines to kubelet %s\n", rollVersion)
+	fmt.Fprintf(m.opts.progress, "rolling all Machines to kubelet %s\n", rollVersion)
 	begin := time.Now()
-	if err := patchAll(ctx, fleet, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, rollVersion)); err != nil {
-		return nil, err
+	if err := patchAll(ctx, m.fleet, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, rollVersion)); err != nil {
+		return err
 	}
-	if err := r.follow(ctx, machines); err != nil {
-		return nil, err
+	unfinished := r.follow(ctx, m.machines)
+	m.Roll = &rollFigures{Seconds: time.Since(begin).Seconds(), Rolled: r.rolled, Surge: m.opts.surge}
+	if unfinished != nil {
+		r.sum(m.Roll, surge)
+		return unfinished
 	}
-	result := &rollFigures{Seconds: time.Since(begin).Seconds(), Surge: opts.surge}
-	if err := sleep(ctx, opts.settle); err != nil {
-		return nil, err
+	err = m.countRoll(ctx, hub, before)
+	r.sum(m.Roll, surge)
+	m.Roll.IdealSeconds = float64(m.opts.machines) / float64(surge) * (m.Roll.JoinSeconds + m.Roll.RemoveSeconds)
+	return err
+}
+
+// countRoll counts what was written, when all is written that the hub puts off.
+func (m *measurement) countRoll(ctx context.Context, hub counter, before counts) error {
+	if err := sleep(ctx, m.opts.settle); err != nil {
+		return err
 	}
 	after, err := hub.read(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(opts.clusters * opts.machines))
-	r.sum(result, surge)
-	result.IdealSeconds = float64(opts.machines) / float64(surge) * (result.JoinSeconds + result.RemoveSeconds)
-	return result, nil
+	m.Roll.WritesPerMachine = after.minus(before).without("leases").dividedBy(float64(m.opts.clusters * m.opts.machines))
+	return nil
 }
 
 // follow looks at all Machines until each one has the new version and is Ready.
@@ -133,6 +145,7 @@ func (r *roll) follow(ctx context.Context, hub client.Reader) error {
 			}
 		}
 		want := r.opts.clusters * r.opts.machines
+		r.rolled = updated
 		if updated != shown {
 			fmt.Fprintf(r.opts.progress, "%d of %d Machines rolled\n", updated, want)
 			shown = updated
