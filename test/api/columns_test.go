@@ -1,0 +1,76 @@
+package api_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// column is one of a table, and what it shows of the full object. Wide ones are shown with -o wide only.
+type column struct {
+	name string
+	cell any
+	wide bool
+}
+
+const age = "Age"
+
+// Columns answer whether it is fine, and if not why.
+func TestColumns(t *testing.T) {
+	objects := full(t)
+	for resource, test := range map[string]struct {
+		file string
+		want []column
+	}{
+		"clusters": {"cluster", []column{
+			{"Name", "full", false}, {"Acceptance", "Accepted", false}, {"Ready", "False", false}, {"Reason", "TargetUnreachable", false},
+			{"Frozen", "True", false}, {"Frozen Reason", "AgentSilent", false}, {"Machines", 9, false}, {"Ready Machines", 7, false},
+			{"Kubernetes", "v1.37.1", false}, {"Agent", "v0.9.0", true}, {"Clock Skew", "3s", true}, {age, nil, false},
+		}},
+		"machineclasses": {"machineclass", []column{
+			{"Name", "full", false}, {"Provider", "hollow", false}, {"CPU", "8", true}, {"Memory", "32Gi", true}, {age, nil, false},
+		}},
+		"machines": {"machine", []column{
+			{"Name", "full", false}, {"Phase", "Failed", false}, {"Ready", "False", false}, {"Reason", "NodeNotReady", false},
+			{"Stale", "AgentSilent", false}, {"Node", "its-node", false}, {"Kubelet", "v1.35.4", false},
+			{"Provider ID", "hollow://c/full", true}, {"Message", "the kubelet is away", true}, {age, nil, false},
+		}},
+		"machinesets": {"machineset", []column{
+			{"Name", "full", false}, {"Desired", 9, false}, {"Current", 8, false}, {"Ready", 6, false}, {"Available", 5, false},
+			{"Frozen", "True", false}, {"Kubelet", "v1.36.2", false}, {"Message", "4 are missing", true}, {age, nil, false},
+		}},
+		"machinedeployments": {"machinedeployment", []column{
+			{"Name", "full", false}, {"Desired", 9, false}, {"Current", 8, false}, {"Updated", 7, false}, {"Ready", 6, false},
+			{"Available", 5, false}, {"Frozen", "True", false}, {"Kubelet", "v1.36.2", false}, {"Message", "4 are missing", true}, {age, nil, false},
+		}},
+	} {
+		t.Run(resource, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(objects).To(HaveKey(test.file))
+			object := store(t, objects[test.file])
+			path := "/apis/" + v1alpha1.GroupVersion.String()
+			if object.GetNamespace() != "" {
+				path += "/namespaces/" + object.GetNamespace()
+			}
+			table := &metav1.Table{}
+			get(g, path+"/"+resource+"/"+object.GetName(), "application/json;as=Table;v=v1;g=meta.k8s.io", table)
+			g.Expect(table.Rows).To(HaveLen(1))
+			g.Expect(table.ColumnDefinitions).To(HaveLen(len(test.want)))
+			for i, want := range test.want {
+				definition, cell := table.ColumnDefinitions[i], table.Rows[0].Cells[i]
+				g.Expect(definition.Name).To(Equal(want.name))
+				g.Expect(definition.Priority).To(BeEquivalentTo(map[bool]int{true: 1}[want.wide]), want.name)
+				if want.name == age {
+					g.Expect(cell).To(MatchRegexp(`^\d+[smh]`), "how long ago")
+				} else {
+					g.Expect(cell).To(BeEquivalentTo(want.cell), want.name)
+				}
+			}
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(kinds).To(HaveLen(5), "each kind has its columns here")
+}

@@ -1,0 +1,111 @@
+package api_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	unknownReady = `conditions: [{type: Ready, status: Unknown, reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s}]`
+	minimalBody  = `{clusterName: c, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}`
+	scaled       = `, replicas: 1, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}`
+)
+
+// What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
+// empty reference, which would count as a Node.
+func TestDefaults(t *testing.T) {
+	defaulted := map[string]map[string]bool{}
+	for name, test := range map[string]struct{ kind, spec, want string }{
+		"cluster": {"Cluster", "", `
+spec: {acceptance: Pending, acceptancePolicy: Manual, credential: Certificate}
+status: {` + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this cluster yet") + `}`},
+		"class": {"MachineClass", `{provider: hollow}`, `
+spec: {provider: hollow, drainPolicy: Drain}`},
+		"class-secret": {"MachineClass", `{provider: hollow, secretRef: {}}`, `
+spec: {provider: hollow, drainPolicy: Drain, secretRef: {name: ""}}`},
+		"machine": {"Machine", `{clusterName: c, providerConfig: {valueRef: {name: x}}}`, `
+spec: {clusterName: c, providerConfig: {valueRef: {name: x}}}
+status: {phase: Pending, ` + strings.ReplaceAll(unknownReady, "%s", "The agent has not reported on this machine yet") + `}`},
+		"set": {"MachineSet", minimalBody + "}", `
+spec: ` + minimalBody + scaled + "}"},
+		"deployment": {"MachineDeployment", minimalBody + "}", `
+spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+		"strategy": {"MachineDeployment", minimalBody + ", strategy: {}}", `
+spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+		"in-place": {"MachineDeployment", minimalBody + ", strategy: {type: InPlace, inPlace: {}}}", `
+spec: ` + minimalBody + scaled + `, strategy: {type: InPlace, inPlace: {trigger: Auto}}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+	} {
+		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
+		if test.kind != "Cluster" {
+			header += ", namespace: default"
+		}
+		header += "}\n"
+		written := header
+		if test.spec != "" {
+			written += "spec: " + test.spec
+		}
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			want, err := yaml.YAMLToJSON([]byte(test.want))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(content(t, store(t, parse(t, []byte(written))))).To(MatchJSON(want))
+		})
+		if defaulted[test.kind] == nil {
+			defaulted[test.kind] = map[string]bool{}
+		}
+		pathsOf(parse(t, []byte(header+test.want)).Object, "", defaulted[test.kind])
+	}
+
+	for resource := range kinds {
+		t.Run("every default of "+resource, func(t *testing.T) {
+			g := NewWithT(t)
+			kind, paths := defaultsOf(t, resource)
+			for _, path := range slices.Sorted(maps.Keys(paths)) {
+				g.Expect(defaulted[kind]).To(HaveKey(path), "the schema has a default that no object here shows")
+			}
+		})
+	}
+}
+
+// defaultsOf returns a kind and the paths of the fields to which its schema gives a value.
+func defaultsOf(t *testing.T, resource string) (string, map[string]bool) {
+	t.Helper()
+	g := NewWithT(t)
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	g.Expect(environment.Client.Get(t.Context(), client.ObjectKey{Name: resource + "." + v1alpha1.GroupVersion.Group}, definition)).To(Succeed())
+	kind, _, err := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	g.Expect(err).NotTo(HaveOccurred())
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(versions).To(HaveLen(1))
+	schema, found, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(BeTrue())
+	paths := map[string]bool{}
+	defaultsIn(schema, "", paths)
+	return kind, paths
+}
+
+func defaultsIn(schema map[string]any, path string, into map[string]bool) {
+	if _, has := schema["default"]; has {
+		into[path] = true
+	}
+	if items, is := schema["items"].(map[string]any); is {
+		defaultsIn(items, path+"[]", into)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		defaultsIn(property.(map[string]any), path+"."+name, into)
+	}
+}
