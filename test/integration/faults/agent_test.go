@@ -46,9 +46,9 @@ var _ = Describe("An agent", func() {
 		resume := pause(ctx, fleet.Hub, apiServer)
 		endAgent(broken, syscall.SIGKILL)
 		startAgent(ctx, broken)
-		expectAgentSays(ctx, broken, frozenz{Frozen: true, Reason: v1alpha1.ReasonStarting})
+		expectAgentSays(ctx, broken, fleettest.Frozenz{Frozen: true, Reason: v1alpha1.ReasonStarting})
 		expectStanding(ctx, "reborn", 2)
-		expectAgentSays(ctx, broken, frozenz{Frozen: true, Reason: v1alpha1.ReasonStarting})
+		expectAgentSays(ctx, broken, fleettest.Frozenz{Frozen: true, Reason: v1alpha1.ReasonStarting})
 
 		resumeHub(ctx, resume)
 		fleet.Scale(ctx, deployment, 3)

@@ -75,8 +75,19 @@ func alone(fault fleettest.Fault) round {
 	return slices.Repeat(round{{fault}}, clusters)
 }
 
+// ownTurns tells for each cluster which of ownParts it has to do with: another one in each, from one that is drawn.
+func ownTurns(random *rand.Rand) []int {
+	first := random.IntN(len(ownParts))
+	var turns []int
+	for i := range clusters {
+		turns = append(turns, (first+i)%len(ownParts))
+	}
+	return turns
+}
+
 // pairs are rounds in which two things break at once: every pair of parts, in ways that are drawn such that each kind
-// has its turn before one comes again.
+// has its turn before one comes again. A part that each cluster has is in one or two of them, and so meets as many
+// activities in one run; which ones, is drawn too.
 func pairs(random *rand.Rand) []round {
 	var deck []fleettest.Kind
 	draw := func(part fleettest.Part) fleettest.Fault {
@@ -96,15 +107,14 @@ func pairs(random *rand.Rand) []round {
 	var all []round
 	for _, shared := range sharedParts {
 		next, everywhere := round{}, draw(shared)
-		for i := range clusters {
-			next = append(next, []fleettest.Fault{everywhere, draw(ownParts[i%len(ownParts)])})
+		for _, i := range ownTurns(random) {
+			next = append(next, []fleettest.Fault{everywhere, draw(ownParts[i])})
 		}
 		all = append(all, next)
 	}
 	next := round{}
-	for i := range clusters {
-		a, b := i%len(ownParts), (i+1)%len(ownParts)
-		next = append(next, []fleettest.Fault{draw(ownParts[a]), draw(ownParts[b])})
+	for _, i := range ownTurns(random) {
+		next = append(next, []fleettest.Fault{draw(ownParts[i]), draw(ownParts[(i+1)%len(ownParts)])})
 	}
 	all = append(all, next)
 	for i := range sharedParts {
@@ -130,8 +140,8 @@ func flapping(all bool, seed uint64) []round {
 		rounds = rounds[random.IntN(len(rounds)):][:1]
 	}
 	own := round{}
-	for i := range clusters {
-		own = append(own, []fleettest.Fault{draw(ownParts[i%len(ownParts)])})
+	for _, i := range ownTurns(random) {
+		own = append(own, []fleettest.Fault{draw(ownParts[i])})
 	}
 	return append(rounds, own)
 }
@@ -187,6 +197,20 @@ func TestEveryPartFlaps(t *testing.T) {
 		g.Expect(some).To(HaveLen(1+len(ownParts)), "seed %d: %v", seed, some)
 		g.Expect(all).To(HaveLen(len(sharedParts)+len(ownParts)), "seed %d: %v", seed, all)
 	}
+}
+
+// What one run leaves out, others have: the seed decides which clusters, and so which activities, a part meets.
+func TestPairsMeetEveryActivityInSomeRun(t *testing.T) {
+	g := NewWithT(t)
+	met := map[string]bool{}
+	for seed := range uint64(50) {
+		for turn, round := range pairs(rand.New(rand.NewPCG(seed, 0))) {
+			for cluster, faults := range round {
+				met[fmt.Sprint(faults[0].Part, faults[1].Part, activityOf(cluster, turn).name)] = true
+			}
+		}
+	}
+	g.Expect(met).To(HaveLen(15*len(activities)), "every two parts in the middle of everything")
 }
 
 func TestPairsAreOfAllPartsAndKinds(t *testing.T) {

@@ -2,11 +2,7 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -157,34 +153,9 @@ func scaleFrozen(ctx context.Context, deployment *v1alpha1.MachineDeployment, re
 	}).Should(Succeed(), "the hub observes also what is frozen")
 }
 
-var healthAddress = regexp.MustCompile(`msg=Listening server=health address=(\S+)`)
-
-// frozenz is what an agent says of itself when the hub cannot be asked.
-type frozenz struct {
-	Frozen bool
-	Reason string
-}
-
-// askAgent reads /frozenz of the agent of member, at the address that the agent's log tells.
-func askAgent(ctx context.Context, g Gomega, member *localfleet.Member) frozenz {
-	log, err := os.ReadFile(member.Agent.LogFile())
-	g.Expect(err).NotTo(HaveOccurred())
-	addresses := healthAddress.FindAllSubmatch(log, -1)
-	g.Expect(addresses).NotTo(BeEmpty(), "the agent's log tells its address")
-	address := string(addresses[len(addresses)-1][1])
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/frozenz?format=json", http.NoBody)
-	g.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	var state frozenz
-	g.Expect(json.NewDecoder(response.Body).Decode(&state)).To(Succeed())
-	return state
-}
-
-func expectAgentSays(ctx context.Context, member *localfleet.Member, want frozenz) {
+func expectAgentSays(ctx context.Context, member *localfleet.Member, want fleettest.Frozenz) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
-		g.Expect(askAgent(ctx, g, member)).To(Equal(want))
+		g.Expect(fleettest.AskAgent(ctx, g, member)).To(Equal(want))
 	}).Should(Succeed(), "the agent of %s says that it is %+v", member.Name, want)
 }

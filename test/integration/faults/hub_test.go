@@ -21,7 +21,7 @@ var _ = Describe("The hub", func() {
 		seen := fleet.Watch(ctx, broken, "deaf")
 		fleet.Scale(ctx, deployment, 2)
 		resume := pause(ctx, fleet.Hub, apiServer)
-		expectAgentSays(ctx, broken, frozenz{Frozen: true, Reason: v1alpha1.ReasonHubUnreachable})
+		expectAgentSays(ctx, broken, fleettest.Frozenz{Frozen: true, Reason: v1alpha1.ReasonHubUnreachable})
 		expectStanding(ctx, "deaf", 2)
 		resumeHub(ctx, resume)
 		fleet.ExpectReady(ctx, broken, "deaf", 2)

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -17,10 +18,44 @@ import (
 // says of the cluster. Empty is nothing.
 type signs struct{ agent, hub string }
 
-// signsOf a fault that comes alone. What is killed comes back at once, a slow network carries everything, and without
-// the hub process nobody orders anything: then nobody has to freeze.
-func signsOf(fault fleettest.Fault) signs {
-	if fault.Way == fleettest.Kill || fault.Way == fleettest.Slow {
+// either is the reason of a freeze that has two causes: which of them is told does not matter.
+const either = "either"
+
+// signsOf faults that come together: one, or a pair.
+func signsOf(faults []fleettest.Fault) signs {
+	if len(faults) == 1 {
+		return signsAlone(faults[0])
+	}
+	var all signs
+	for _, fault := range faults {
+		alone := signsAlone(fault)
+		if alone.agent != "" {
+			all.agent = either
+		}
+		if alone.hub != "" {
+			all.hub = either
+		}
+	}
+	// An agent that is stopped cannot be asked, and a hub that is broken has nothing to say.
+	if slices.Contains(faults, fleettest.Fault{Way: fleettest.Stop, Part: fleettest.Agent}) {
+		all.agent = ""
+	}
+	if slices.ContainsFunc(faults, func(f fleettest.Fault) bool { return f.Part.Shared() && stays(f) }) {
+		all.hub = ""
+	}
+	return all
+}
+
+// stays tells of a fault that takes something away for as long as it lasts. What is killed comes back at once, and a
+// slow network carries everything.
+func stays(fault fleettest.Fault) bool {
+	return fault.Way != fleettest.Kill && fault.Way != fleettest.Slow
+}
+
+// signsAlone are those of a fault that comes alone. Without the hub process nobody orders anything: then nobody has to
+// freeze.
+func signsAlone(fault fleettest.Fault) signs {
+	if !stays(fault) {
 		return signs{}
 	}
 	switch fault.Part {
@@ -48,36 +83,80 @@ func lasts(faults []fleettest.Fault) time.Duration {
 	return brief
 }
 
-// feel waits until everybody who has to freeze has frozen, and then asks that the frozen do nothing for a while.
-func feel(ctx context.Context, rounds round) {
+// feel waits until everybody who has to freeze has frozen, and then asks that the frozen do nothing for a while. Pairs
+// last for a while in any case: what one of them does not freeze, it may have killed.
+func feel(ctx context.Context, next round) {
 	GinkgoHelper()
-	for i, h := range herds {
-		if len(rounds[i]) > 1 || signsOf(rounds[i][0]) == (signs{}) {
-			pass(ctx, lasts(rounds[i]))
-			return
-		}
-		want := signsOf(rounds[i][0])
-		if want.agent != "" {
-			expectAgentSays(ctx, h.member, frozenz{Frozen: true, Reason: want.agent})
-		}
-		if want.hub != "" {
-			expectCondition(ctx, h.member, v1alpha1.FrozenCondition, metav1.ConditionTrue, want.hub)
-		}
+	silent := !slices.ContainsFunc(next, func(faults []fleettest.Fault) bool { return signsOf(faults) != signs{} })
+	if silent || len(next[0]) > 1 {
+		pass(ctx, lasts(slices.Concat(next...)))
 	}
-	before := frozenState(rounds)
-	Consistently(ctx, func() [][]string { return frozenState(rounds) }).WithTimeout(quiet).WithPolling(fleettest.Glance).
+	if silent {
+		return
+	}
+	for i, h := range herds {
+		h.expectSigns(ctx, signsOf(next[i]))
+	}
+	for i, h := range herds {
+		h.catchUp(ctx, next[i])
+	}
+	before := frozenState(next)
+	Consistently(ctx, func() [][]string { return frozenState(next) }).WithTimeout(quiet).WithPolling(fleettest.Glance).
 		Should(Equal(before), "frozen means frozen")
 }
 
+// expectSigns waits until agent and hub say that they have frozen. Killed ones are started again meanwhile.
+func (h *herd) expectSigns(ctx context.Context, want signs) {
+	GinkgoHelper()
+	because := func(reason string) types.GomegaMatcher {
+		if reason == either {
+			return Not(BeEmpty())
+		}
+		return Equal(reason)
+	}
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(fleet.Supervise(ctx)).To(Succeed())
+		if want.agent != "" {
+			says := fleettest.AskAgent(ctx, g, h.member)
+			g.Expect(says.Frozen).To(BeTrue(), "%+v", says)
+			g.Expect(says.Reason).To(because(want.agent))
+		}
+		if want.hub != "" {
+			condition := conditionOf(ctx, g, h.member, v1alpha1.FrozenCondition)
+			g.Expect(condition.Status).To(Equal(metav1.ConditionTrue), "%+v", condition)
+			g.Expect(condition.Reason).To(because(want.hub))
+		}
+	}).Should(Succeed(), "%s is frozen: %+v", h.member.Name, want)
+}
+
+// catchUp waits until the journals of what must not change tell all that was before, where an API server was away for a
+// moment or is slow. One that is away still tells nothing.
+func (h *herd) catchUp(ctx context.Context, faults []fleettest.Fault) {
+	GinkgoHelper()
+	want := signsOf(faults)
+	away := slices.ContainsFunc(faults, func(f fleettest.Fault) bool {
+		return f.Part == fleettest.TargetServer && f.Way == fleettest.Stop || f.Part == fleettest.TargetEtcd && stays(f)
+	})
+	if want.agent != "" && !away {
+		for _, journal := range []*fleettest.Journal{h.seen.Pods, h.seen.Nodes, h.web.Journal} {
+			journal.CatchUp(ctx)
+		}
+	}
+	if want.hub != "" {
+		h.seen.Machines.CatchUp(ctx)
+	}
+}
+
 // frozenState is what must not change in clusters whose agent, or whose side on the hub, has frozen: the agent makes
-// and removes no pods and removes no Nodes, the hub makes and removes no Machines. What was under way on a crawling
-// network arrives late, after the freeze of whoever sent it.
-func frozenState(rounds round) [][]string {
+// and removes no pods, removes no Nodes and evicts nothing, the hub makes and removes no Machines. What was under way on
+// a crawling network arrives late, after the freeze of whoever sent it.
+func frozenState(next round) [][]string {
 	var all [][]string
 	for i, h := range herds {
-		want := signsOf(rounds[i][0])
-		if want.agent != "" && rounds[i][0].Way != fleettest.Crawl {
-			all = append(all, h.seen.Pods.Made(), h.seen.Pods.Ending(), h.seen.Nodes.Ending())
+		want := signsOf(next[i])
+		crawls := slices.ContainsFunc(next[i], func(f fleettest.Fault) bool { return f.Way == fleettest.Crawl })
+		if want.agent != "" && !crawls {
+			all = append(all, h.seen.Pods.Made(), h.seen.Pods.Ending(), h.seen.Nodes.Ending(), h.web.Ending())
 		}
 		if want.hub != "" {
 			all = append(all, h.seen.Machines.Made(), h.seen.Machines.Ending())

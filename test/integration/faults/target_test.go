@@ -151,7 +151,7 @@ var _ = Describe("A workload cluster's API server", func() {
 func thawedFor(ctx context.Context, duration time.Duration) {
 	GinkgoHelper()
 	Consistently(ctx, func(g Gomega, ctx context.Context) {
-		g.Expect(askAgent(ctx, g, broken)).To(Equal(frozenz{Reason: v1alpha1.ReasonNotFrozen}))
+		g.Expect(fleettest.AskAgent(ctx, g, broken)).To(Equal(fleettest.Frozenz{Reason: v1alpha1.ReasonNotFrozen}))
 	}).WithTimeout(duration).WithPolling(fleettest.Glance).Should(Succeed())
 }
 

@@ -302,15 +302,36 @@ func (j *Journal) Verdict() []string {
 	return slices.Clone(j.wrong)
 }
 
+// standing is an object's name, and whether it goes.
+func standing(name string, going bool) string {
+	if going {
+		return name + " goes"
+	}
+	return name
+}
+
+// standing is so of what is there now.
+func (j *Journal) standing() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []string
+	for uid, name := range j.live {
+		_, going := j.ending[uid]
+		all = append(all, standing(name, going))
+	}
+	return all
+}
+
 // CatchUp waits until the watch has told all that the API server knows.
 func (j *Journal) CatchUp(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		list := j.empty()
 		g.Expect(j.client.List(ctx, list, j.options...)).To(Succeed())
-		var names []string
-		g.Expect(j.each(list, func(object client.Object) { names = append(names, object.GetName()) })).To(Succeed())
-		slices.Sort(names)
-		g.Expect(j.Live()).To(Equal(names))
+		var there []string
+		g.Expect(j.each(list, func(object client.Object) {
+			there = append(there, standing(object.GetName(), object.GetDeletionTimestamp() != nil))
+		})).To(Succeed())
+		g.Expect(j.standing()).To(ConsistOf(there))
 	}).Should(Succeed(), "the watch of every %s goes on", j.kind)
 }

@@ -3,6 +3,7 @@ package fleettest
 import (
 	"bytes"
 	"context"
+	"math"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/common/expfmt"
@@ -20,20 +21,61 @@ func ServerMetrics(ctx context.Context, g Gomega, config *rest.Config) []byte {
 	return content
 }
 
-// Sum adds the counters or gauges of that name up whose labels count.
-func Sum(g Gomega, metrics []byte, name string, counts func(labels map[string]string) bool) float64 {
+// sample is one line of a metric, or one histogram.
+type sample struct {
+	labels map[string]string
+	value  float64
+	// observed is how often the histogram was used, upTo how often with no more than a bound.
+	observed uint64
+	upTo     map[float64]uint64
+}
+
+func samplesOf(g Gomega, metrics []byte, name string) []sample {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
 	g.Expect(err).NotTo(HaveOccurred())
-	total := 0.0
+	var all []sample
 	for _, metric := range families[name].GetMetric() {
-		labels := map[string]string{}
-		for _, pair := range metric.GetLabel() {
-			labels[pair.GetName()] = pair.GetValue()
+		one := sample{
+			labels: map[string]string{}, value: metric.GetCounter().GetValue() + metric.GetGauge().GetValue(),
+			observed: metric.GetHistogram().GetSampleCount(), upTo: map[float64]uint64{},
 		}
-		if counts(labels) {
-			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		for _, pair := range metric.GetLabel() {
+			one.labels[pair.GetName()] = pair.GetValue()
+		}
+		for _, bucket := range metric.GetHistogram().GetBucket() {
+			one.upTo[bucket.GetUpperBound()] = bucket.GetCumulativeCount()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Sum adds the counters or gauges of that name up whose labels count.
+func Sum(g Gomega, metrics []byte, name string, counts func(labels map[string]string) bool) float64 {
+	total := 0.0
+	for _, one := range samplesOf(g, metrics, name) {
+		if counts(one.labels) {
+			total += one.value
 		}
 	}
 	return total
+}
+
+// Above counts what the histograms of that name, of which there must be some, have seen above one of their bounds. A
+// bound may be off by as much as its own rounding.
+func Above(g Gomega, metrics []byte, name string, bound float64) float64 {
+	histograms := samplesOf(g, metrics, name)
+	g.Expect(histograms).NotTo(BeEmpty(), name)
+	total := uint64(0)
+	for _, one := range histograms {
+		known := false
+		for upper, count := range one.upTo {
+			if math.Abs(upper-bound) < bound/1e6 {
+				known, total = true, total+one.observed-count
+			}
+		}
+		g.Expect(known).To(BeTrue(), "%s has no bound %g", name, bound)
+	}
+	return float64(total)
 }

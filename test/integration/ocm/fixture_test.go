@@ -39,7 +39,7 @@ func join(ctx context.Context, name string) *v1alpha1.Cluster {
 		reachable(status, metav1.ConditionTrue)
 	})
 	renewed := metav1.NowMicro()
-	lease.Spec.RenewTime = &renewed
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("agent"), &renewed
 	Expect(api.Update(ctx, lease)).To(Succeed())
 	return cluster
 }

@@ -3,6 +3,7 @@ package tenclusters
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -23,8 +24,10 @@ const (
 	// dearest is how many times as much the hub may have to do for nine clusters when a tenth one is silent. It should
 	// be once; but a busy machine gives more time in between, and so more steps are seen one by one.
 	dearest = 2
-	// stall is less than what a single call to a silent cluster, waited for in vain, would cost the others.
-	stall = 20 * time.Second
+	// stall is less than what a single call to a silent cluster, waited for in vain, would cost the others. What a busy
+	// machine adds is another time each time: the best of tries counts.
+	stall = 5 * time.Second
+	tries = 3
 )
 
 // herd is the pool of one cluster.
@@ -36,21 +39,18 @@ type herd struct {
 // growth is what it takes to add Machines to nine clusters.
 type growth struct {
 	work
-	// each is the time until a cluster had all of them Ready, from the order to all nine.
-	each []time.Duration
+	// made and ready are the times until each cluster had all of them, and had all of them Ready, from the order to all
+	// nine. The first is the hub's alone.
+	made, ready map[string]time.Duration
 }
 
 func (g growth) String() string {
-	return fmt.Sprintf("%s; Ready after %s on average, %s at most", g.work,
-		g.average().Round(10*time.Millisecond), slices.Max(g.each).Round(10*time.Millisecond))
+	return fmt.Sprintf("%s; made after %s, Ready after %s in the slowest cluster", g.work,
+		slowest(g.made).Round(10*time.Millisecond), slowest(g.ready).Round(10*time.Millisecond))
 }
 
-func (g growth) average() time.Duration {
-	sum := time.Duration(0)
-	for _, one := range g.each {
-		sum += one
-	}
-	return sum / time.Duration(len(g.each))
+func slowest(of map[string]time.Duration) time.Duration {
+	return slices.Max(slices.Collect(maps.Values(of)))
 }
 
 var _ = Describe("Ten clusters", func() {
@@ -77,13 +77,20 @@ var _ = Describe("Ten clusters", func() {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(waiting), waiting)).To(Succeed())
 			g.Expect(waiting.Status.ObservedGeneration).To(Equal(waiting.Generation))
 		}).Should(Succeed(), "the hub observes also what is frozen")
-		beside := grow(ctx, nine)
-
 		AddReportEntry("nine clusters with a sound tenth", sound.String())
-		AddReportEntry("nine clusters beside a silent tenth", beside.String())
-		Expect(beside.reconciles).To(BeNumerically("<=", dearest*sound.reconciles), "reconciles beside a silent cluster")
-		Expect(beside.writes).To(BeNumerically("<=", dearest*sound.writes), "writes beside a silent cluster")
-		Expect(beside.average()).To(BeNumerically("<=", dearest*sound.average()+stall), "time beside a silent cluster")
+		var made, ready []time.Duration
+		bound := func(of map[string]time.Duration) time.Duration { return dearest*slowest(of) + stall }
+		for try := 1; try <= tries; try++ {
+			beside := grow(ctx, nine)
+			AddReportEntry("nine clusters beside a silent tenth", beside.String())
+			Expect(beside.reconciles).To(BeNumerically("<=", dearest*sound.reconciles), "reconciles beside a silent cluster")
+			Expect(beside.writes).To(BeNumerically("<=", dearest*sound.writes), "writes beside a silent cluster")
+			made, ready = append(made, slowest(beside.made)), append(ready, slowest(beside.ready))
+			if beside.stalls <= sound.stalls && slices.Min(made) <= bound(sound.made) && slices.Min(ready) <= bound(sound.ready) {
+				break
+			}
+			Expect(try).To(BeNumerically("<", tries), "%s, and that is slow each time: made after %s, Ready after %s, and with a sound tenth %s", beside, made, ready, sound)
+		}
 		Expect(fleet.MachinesOf(ctx, NewWithT(GinkgoT()), silent.member, pool)).To(HaveLen(few), "frozen means frozen")
 
 		Expect(agent.Signal(syscall.SIGCONT)).To(Succeed())
@@ -98,37 +105,47 @@ func grow(ctx context.Context, herds []herd) growth {
 	for _, h := range herds {
 		fleet.Scale(ctx, h.deployment, many)
 	}
-	took := map[string]time.Duration{}
+	grown := growth{made: map[string]time.Duration{}, ready: map[string]time.Duration{}}
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		for _, h := range herds {
-			if _, seen := took[h.member.Name]; !seen && atRest(ctx, g, h, many) {
-				took[h.member.Name] = time.Since(began)
+			name := h.member.Name
+			if _, seen := grown.ready[name]; seen {
+				continue
+			}
+			if _, seen := grown.made[name]; !seen {
+				if len(fleet.MachinesOf(ctx, g, h.member, pool)) < many {
+					continue
+				}
+				grown.made[name] = time.Since(began)
+			}
+			if status := statusOf(ctx, g, h); status.Replicas == many && status.AvailableReplicas == many {
+				grown.ready[name] = time.Since(began)
 			}
 		}
-		g.Expect(took).To(HaveLen(len(herds)))
+		g.Expect(grown.ready).To(HaveLen(len(herds)))
 	}).Should(Succeed(), "all clusters grow")
-	grown := growth{work: workSoFar(ctx, NewWithT(GinkgoT())).minus(before)}
-	for _, one := range took {
-		grown.each = append(grown.each, one)
-	}
+	grown.work = workSoFar(ctx, NewWithT(GinkgoT())).minus(before)
 	for _, h := range herds {
 		fleet.Scale(ctx, h.deployment, few)
 	}
 	for _, h := range herds {
 		fleet.ExpectReady(ctx, h.member, pool, few)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(atRest(ctx, g, h, few)).To(BeTrue())
+			status := statusOf(ctx, g, h)
+			g.Expect([]int32{status.Replicas, status.AvailableReplicas}).To(HaveEach(int32(few)))
 		}).Should(Succeed(), "%s shrinks", h.member.Name)
 	}
 	return grown
 }
 
-// atRest tells whether the hub knows of that many Machines, all of them Ready.
-func atRest(ctx context.Context, g Gomega, h herd, replicas int32) bool {
+// statusOf is what the hub knows of a pool; nothing as long as it has not seen the last order.
+func statusOf(ctx context.Context, g Gomega, h herd) v1alpha1.MachineDeploymentStatus {
 	seen := h.deployment.DeepCopy()
 	g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(seen), seen)).To(Succeed())
-	status := seen.Status
-	return status.ObservedGeneration == seen.Generation && status.Replicas == replicas && status.AvailableReplicas == replicas
+	if seen.Status.ObservedGeneration != seen.Generation {
+		return v1alpha1.MachineDeploymentStatus{}
+	}
+	return seen.Status
 }
 
 func expectFrozen(ctx context.Context, member *localfleet.Member) {
