@@ -3,6 +3,7 @@
 package layout_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,7 @@ func TestReadmeBeginsWithBothCommands(t *testing.T) {
 	needs, _, _ := strings.Cut(after, "```")
 	g.Expect(needs).To(And(ContainSubstring("Go 1.26"), ContainSubstring("git"), ContainSubstring("make"), ContainSubstring("minutes")),
 		"with what they need and how long they take")
+	g.Expect(needs).To(ContainSubstring("`kubectl`"), "and what it is good for to have")
 	g.Expect(after).To(MatchRegexp(`(?s)CHECKED.*HOLDS.*yes`), "the demo's real output")
 }
 
@@ -77,7 +79,7 @@ func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
 			calls := filepath.Join(dir, "calls")
-			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\n[ \"$*\" != \"" + failing + "\" ]\n"
+			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\nprintf 'ok  \\t%s\\t0.1s\\n' $*\n[ \"$*\" != \"" + failing + "\" ]\n"
 			g.Expect(os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o755)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
 			output, err := command(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "./.ci/run")
@@ -85,6 +87,40 @@ func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 			called, err := os.ReadFile(calls)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(called)).To(Equal("test\nverify\n"), "both run, also when the first one fails")
+			g.Expect(output).To(And(ContainSubstring("\nok  \ttest\t0.1s\n"), ContainSubstring("\nok  \tverify\t0.1s\n")), "what they print is shown as it is")
+		})
+	}
+}
+
+// What runs the tests is a copy of ours, with a go and a heartbeat that are scripts.
+func TestGosClosingLinesAreShown(t *testing.T) {
+	for name, test := range map[string]struct {
+		line, code, verdict string
+		passes              bool
+	}{
+		"all pass":   {`ok  \texample.com/%s\t0.1s`, "0", "ok    apis           1 packages passed, 0 failed", true},
+		"some fail":  {`FAIL\texample.com/%s\t0.1s`, "1", "FAIL  apis           0 packages passed, 1 failed", false},
+		"none found": {`?   \texample.com/%s\t[no test files]`, "0", "FAIL  apis           0 packages passed, 0 failed", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := t.TempDir()
+			for file, content := range map[string]string{
+				"hack/test.sh":        read(t, "hack/test.sh"),
+				"bin/tools/heartbeat": "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n",
+				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
+					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
+				"apis/.keep": "", "hack/tools/.keep": "", "agent/simulator/.keep": "",
+			} {
+				g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755)).To(Succeed())
+				g.Expect(os.WriteFile(filepath.Join(dir, file), []byte(content), 0o755)).To(Succeed())
+			}
+			output, err := command(t, []string{"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH")}, filepath.Join(dir, "hack/test.sh"), "unit")
+			g.Expect(err == nil).To(Equal(test.passes), output)
+			for _, suite := range []string{"apis", "tools", "simulator", filepath.Base(dir)} {
+				g.Expect(output).To(ContainSubstring("\n"+strings.ReplaceAll(fmt.Sprintf(test.line, suite), `\t`, "\t")+"\n"), "go's own line")
+			}
+			g.Expect(output).To(ContainSubstring(test.verdict))
 		})
 	}
 }
