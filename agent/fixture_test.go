@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -78,11 +77,10 @@ func (b *lockedBuffer) String() string {
 // hostNamespace is that of config/rbac/agent-workload.
 const hostNamespace = "hollowfleet"
 
-func freePort(g *WithT) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(g *WithT) string {
+	address, err := testenv.FreeAddress()
 	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return address
 }
 
 // start runs the agent of a cluster that has joined. change may change its options.
@@ -103,7 +101,7 @@ func run(t *testing.T, cluster string, change func(*agent.Options)) *fixture {
 	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster, log: &lockedBuffer{}}
 	f.admin = f.env.Client
 	f.forgetLater()
-	f.health = freePort(f.WithT)
+	f.health = freeAddress(f.WithT)
 	options := agent.Options{
 		ClusterName: cluster, TargetKubeconfig: targetKubeconfig(f.WithT, f.env), HealthAddress: f.health,
 		Version: "v0-test", Log: logr.FromSlogHandler(slog.NewTextHandler(f.log, nil)),

@@ -249,7 +249,7 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), agenttest.Wait)
 			defer cancel()
 			err := agent.Run(ctx, agent.Options{
-				ClusterName: "c1", HubKubeconfig: test.hub, TargetKubeconfig: target, HealthAddress: freePort(g), Log: logr.Discard(),
+				ClusterName: "c1", HubKubeconfig: test.hub, TargetKubeconfig: target, HealthAddress: freeAddress(g), Log: logr.Discard(),
 			})
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})

@@ -52,7 +52,7 @@ func metric(g Gomega, address, name string, labels ...string) float64 {
 // then is limited.
 func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	var hub *tunnel
-	metrics := freePort(NewWithT(t))
+	metrics := freeAddress(NewWithT(t))
 	f := start(t, "thaw-1", func(o *agent.Options) {
 		o.HubKubeconfig, hub = through(NewWithT(t), t, o.HubKubeconfig)
 		o.FreezeAfter, o.MetricsAddress = 2*time.Second, metrics

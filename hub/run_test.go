@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -76,10 +76,7 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(2)) })
 	r.become(deployment, 2)
 
-	cluster := &v1alpha1.Cluster{}
-	r.Expect(r.direct.Get(t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
-	cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "test"}
-	r.Expect(r.direct.Update(t.Context(), cluster)).To(Succeed())
+	r.order(deployment, map[string]string{v1alpha1.FreezeAnnotation: "test"})
 	frozen := func() bool {
 		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 		return meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition)
@@ -88,9 +85,7 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(0)) })
 	r.Consistently(func() []v1alpha1.Machine { return hubtest.Machines(t, r.direct, deployment.Namespace) }).
 		WithTimeout(3 * time.Second).Should(HaveEach(HaveField("DeletionTimestamp", BeNil())))
-	r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
-	cluster.Annotations = nil
-	r.Expect(r.direct.Update(t.Context(), cluster)).To(Succeed())
+	r.order(deployment, nil)
 	r.become(deployment, 0)
 	r.Expect(frozen()).To(BeFalse())
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
@@ -103,19 +98,13 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 	sets := &v1alpha1.MachineSetList{}
 	r.Expect(r.direct.List(t.Context(), sets, client.InNamespace(deployment.Namespace))).To(Succeed())
 	set := &sets.Items[0]
-	var together sync.WaitGroup
-	for range 20 {
-		together.Go(func() {
-			hubtest.Create(t, r.direct, &v1alpha1.Machine{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
-				},
-				Spec: v1alpha1.MachineSpec{ClusterName: set.Namespace, MachineTemplateBody: set.Spec.Template.Spec},
-			})
-		})
-	}
-	together.Wait()
+	// All come at once, as far as the hub is concerned: one that has an eye on them would delete the first ones in time.
+	r.order(deployment, map[string]string{v1alpha1.FreezeAnnotation: "strangers come"})
+	r.Eventually(func() string {
+		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+		return ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, v1alpha1.FrozenCondition), metav1.Condition{}).Reason
+	}).WithTimeout(time.Minute).Should(Equal(v1alpha1.ReasonManualFreeze))
+	r.intrude(set, 20)
 	frozen := func(g Gomega, want bool) {
 		for object, list := range map[client.Object]*[]metav1.Condition{deployment: &deployment.Status.Conditions, set: &set.Status.Conditions} {
 			g.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -132,6 +121,7 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 		}
 	}
 	r.Eventually(frozen).WithArguments(true).WithTimeout(time.Minute).Should(Succeed())
+	r.order(deployment, nil)
 	r.Expect(r.measured()).To(MatchRegexp(`hollowfleet_frozen{reason="Overshoot",scope="machinedeployment"} 1`))
 	left := len(hubtest.Machines(t, r.direct, set.Namespace))
 	r.Consistently(func(g Gomega) {
@@ -152,7 +142,7 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r := start(t)
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}}
-	cluster.Spec = v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted, Heartbeat: v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 4}}
+	cluster.Spec = v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted, Heartbeat: v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 10}}
 	hubtest.Create(t, r.direct, cluster)
 	connected := func() string {
 		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
@@ -177,8 +167,10 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 		return connected()
 	}
 	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Eventually(func() *v1alpha1.MachineCounts { renew(); return cluster.Status.Machines }).WithTimeout(30*time.Second).
+		Should(HaveValue(HaveField("Ready", BeEquivalentTo(1))), "there is no more to be told")
 	version := cluster.ResourceVersion
-	r.Consistently(renew).WithTimeout(8 * time.Second).WithPolling(time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Consistently(renew).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
 	r.Expect(cluster.ResourceVersion).To(Equal(version), "renewals cause no write")
 	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
 	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())

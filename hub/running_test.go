@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -72,12 +70,11 @@ func resourceOf(path string) string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testenv.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 func start(t *testing.T, change ...func(*hub.Options)) *running {
@@ -187,4 +184,28 @@ func (r *running) update(deployment *v1alpha1.MachineDeployment, change func()) 
 		change()
 		return r.direct.Update(r.t.Context(), deployment)
 	}).Should(Succeed())
+}
+
+// order freezes the cluster of deployment by hand, or ends that.
+func (r *running) order(deployment *v1alpha1.MachineDeployment, annotations map[string]string) {
+	r.t.Helper()
+	cluster := &v1alpha1.Cluster{}
+	r.Expect(r.direct.Get(r.t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
+	before := cluster.DeepCopy()
+	cluster.Annotations = annotations
+	r.Expect(r.direct.Patch(r.t.Context(), cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+// intrude makes Machines of set that the hub has not made.
+func (r *running) intrude(set *v1alpha1.MachineSet, count int) {
+	r.t.Helper()
+	for range count {
+		hubtest.Create(r.t, r.direct, &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
+			},
+			Spec: v1alpha1.MachineSpec{ClusterName: set.Spec.ClusterName, MachineTemplateBody: set.Spec.Template.Spec},
+		})
+	}
 }

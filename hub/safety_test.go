@@ -13,7 +13,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 var looks = regexp.MustCompile(`controller_runtime_reconcile_total\{controller="machineset",result="success"\} (\S+)`)
@@ -26,15 +25,6 @@ func (r *running) looked() float64 {
 	count, err := strconv.ParseFloat(parts[1], 64)
 	r.Expect(err).NotTo(HaveOccurred())
 	return count
-}
-
-// order freezes the cluster of deployment by hand, or ends that.
-func (r *running) order(deployment *v1alpha1.MachineDeployment, annotations map[string]string) {
-	r.t.Helper()
-	cluster := &v1alpha1.Cluster{}
-	r.Expect(r.direct.Get(r.t.Context(), client.ObjectKey{Name: deployment.Namespace}, cluster)).To(Succeed())
-	cluster.Annotations = annotations
-	r.Expect(r.direct.Update(r.t.Context(), cluster)).To(Succeed())
 }
 
 func TestTheSafetyOptionsReachTheControllers(t *testing.T) {
@@ -59,15 +49,7 @@ func TestTheSafetyOptionsReachTheControllers(t *testing.T) {
 	// All come at once, as far as the hub is concerned: it does nothing about those that come first.
 	r.order(deployment, map[string]string{v1alpha1.FreezeAnnotation: "strangers come"})
 	r.Eventually(ofSet).WithTimeout(time.Minute).Should(HavePrefix(v1alpha1.ReasonManualFreeze))
-	for range 9 {
-		hubtest.Create(t, r.direct, &v1alpha1.Machine{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
-			},
-			Spec: v1alpha1.MachineSpec{ClusterName: set.Spec.ClusterName, MachineTemplateBody: set.Spec.Template.Spec},
-		})
-	}
+	r.intrude(set, 9)
 	// One and a surge of one are asked for: 2 + 6 - 2.
 	thaws := And(HavePrefix(v1alpha1.ReasonOvershoot), ContainSubstring("when 6 or fewer are left"))
 	r.Eventually(ofSet).WithTimeout(time.Minute).Should(thaws)

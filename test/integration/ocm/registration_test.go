@@ -2,7 +2,6 @@ package ocm
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -59,10 +58,9 @@ func startRegistration(ctx context.Context) {
 // freeAddress is a loopback address that nobody listens on. The program refuses port 0.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testenv.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // expectNoFight looks at a ManagedCluster for long enough to see two controllers undo each other's writes.

@@ -3,7 +3,6 @@ package tenclusters
 
 import (
 	"fmt"
-	"net"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -35,10 +35,9 @@ func TestTenClusters(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
+	var err error
+	metricsAddress, err = testenv.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	metricsAddress = listener.Addr().String()
-	Expect(listener.Close()).To(Succeed())
 	var names []string
 	for i := range clusters {
 		names = append(names, fmt.Sprintf("c%d", i+1))
