@@ -57,8 +57,11 @@ func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
 		}
 		return cluster.Status.Machines.Ready
 	}).WithTimeout(30 * time.Second).Should(BeEquivalentTo(machines))
-	r.Eventually(r.writes.Total).WithTimeout(30 * time.Second).WithPolling(6 * time.Second).Should(BeZero())
-	r.Consistently(r.writes.Counts).WithTimeout(12*time.Second).WithPolling(time.Second).Should(BeEmpty(), "at rest the hub writes nothing but its own lease")
+	// The last write may be on the API server before it is counted here, and others may follow at their pace.
+	r.Eventually(func(g Gomega) {
+		r.writes.Total()
+		g.Consistently(r.writes.Counts).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+	}).WithTimeout(time.Minute).Should(Succeed(), "at rest the hub writes nothing but its own lease")
 }
 
 func TestHubRollsOutScalesAndFreezes(t *testing.T) {

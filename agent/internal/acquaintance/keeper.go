@@ -182,7 +182,7 @@ func (k *Keeper) attempt(ctx context.Context) {
 	defer cancel()
 	var err error
 	if k.remade() {
-		err = k.Verify(bounded)
+		err = k.compare(bounded)
 	}
 	if err == nil {
 		err = k.look(bounded)

@@ -130,6 +130,19 @@ func (b *bed) turnBack(by time.Duration) {
 
 func (b *bed) look() { b.keeper.attempt(b.t.Context()) }
 
+// acknowledge does what a person does about a finding, and looks.
+func (b *bed) acknowledge() {
+	b.t.Helper()
+	finding, known := b.keeper.Finding()
+	b.Expect(known).To(BeTrue())
+	b.Expect(finding).NotTo(BeEmpty())
+	cluster := b.last.DeepCopy()
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
+	b.last = cluster
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
 // reason is why the agent may not work for the hub.
 func (b *bed) reason() string {
 	why, _ := b.keeper.Barred()
@@ -247,11 +260,7 @@ func TestARestoredHubIsNoticedAtOnce(t *testing.T) {
 	b.look()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
 
-	cluster := b.last.DeepCopy()
-	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
-	b.last = cluster
-	b.look()
-	b.Expect(b.reason()).To(BeEmpty())
+	b.acknowledge()
 	b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
 	b.Expect(b.reason()).To(BeEmpty())
 }
@@ -357,6 +366,36 @@ func TestMachinesThatVanish(t *testing.T) {
 	b.clock.Step(lookEvery)
 	b.look()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty), "until somebody has looked")
+}
+
+// Who says that a hub may have no Machine says nothing of those that it has later.
+func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
+	for name, restarted := range map[string]bool{"under the same process": false, "before the next process": true} {
+		t.Run(name, func(t *testing.T) {
+			b := known(t)
+			machine := agenttest.Machine(b.name, "m1")
+			b.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
+			b.clock.Step(lookEvery)
+			b.look()
+			b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
+			b.acknowledge()
+			b.clock.Step(lookEvery)
+			b.look()
+			b.Expect(b.reason()).To(BeEmpty(), "it was acknowledged")
+
+			b.machine()
+			b.Expect(b.keeper.Verify(t.Context())).To(Succeed(), "its instance is about to be made")
+			b.Expect(b.reason()).To(BeEmpty())
+			b.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
+			if restarted {
+				b.restart()
+				b.renew(true)
+			}
+			b.clock.Step(lookEvery)
+			b.look()
+			b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
+		})
+	}
 }
 
 func TestAMemoryThatCannotBeRead(t *testing.T) {

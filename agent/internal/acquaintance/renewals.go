@@ -86,8 +86,24 @@ func (k *Keeper) Renewed(lease *coordinationv1.Lease) {
 	}
 }
 
-// Verify asks the hub's API server whether it is still the hub that it was. Barred tells what came of it.
+// Verify asks the hub's API server, before something is done for a Machine, whether it is still the hub that it was.
+// Barred tells what came of it.
 func (k *Keeper) Verify(ctx context.Context) error {
+	if err := k.compare(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	empty := k.judged && k.count != nil && k.memory.EmptyAccepted
+	k.mu.Unlock()
+	if !empty {
+		return nil
+	}
+	// A person has said that this hub may have no Machine. Now it has one; if that is lost, a person has to say so again.
+	return k.look(ctx)
+}
+
+// compare asks the hub's API server whether it is still the hub that it was.
+func (k *Keeper) compare(ctx context.Context) error {
 	for {
 		k.mu.Lock()
 		begun, before, renewals := k.begun, k.hub, k.renewals

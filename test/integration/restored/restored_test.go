@@ -156,42 +156,54 @@ var _ = Describe("A hub that has lost all Machines of a cluster", func() {
 		fleet.ExpectReady(ctx, busy, "lost", 2)
 		was := look(ctx, NewWithT(GinkgoT()))
 
-		By("removing every Machine by force, with all that would make them anew")
-		end(fleet.HubProcess, syscall.SIGKILL)
-		Expect(busy.Agent.Signal(syscall.SIGSTOP)).To(Succeed())
-		orphaning := client.PropagationPolicy(metav1.DeletePropagationBackground)
-		Expect(fleet.HubClient.Delete(ctx, deployment, orphaning)).To(Succeed())
-		Expect(fleet.HubClient.DeleteAllOf(ctx, &v1alpha1.MachineSet{}, client.InNamespace(busy.Name), orphaning)).To(Succeed())
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			list := &v1alpha1.MachineList{}
-			g.Expect(fleet.HubClient.List(ctx, list, client.InNamespace(busy.Name))).To(Succeed())
-			for i := range list.Items {
-				bare := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				g.Expect(client.IgnoreNotFound(fleet.HubClient.Patch(ctx, &list.Items[i], bare))).To(Succeed())
-				g.Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, &list.Items[i]))).To(Succeed())
-			}
-			sets := &v1alpha1.MachineSetList{}
-			g.Expect(fleet.HubClient.List(ctx, sets, client.InNamespace(busy.Name))).To(Succeed())
-			for i := range sets.Items {
-				bare := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				g.Expect(client.IgnoreNotFound(fleet.HubClient.Patch(ctx, &sets.Items[i], bare))).To(Succeed())
-			}
-			g.Expect(list.Items).To(BeEmpty())
-			g.Expect(sets.Items).To(BeEmpty())
-		}).Should(Succeed())
-		Expect(busy.Agent.Signal(syscall.SIGCONT)).To(Succeed())
-		Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+		loseMachines(ctx, deployment)
 		expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubEmpty)
 		expectStill(ctx, fleet, was)
 
 		acknowledge(ctx, fleet, busy.Name)
 		expectStill(ctx, fleet, was)
-		fleet.NewDeployment(ctx, busy, "anew", 1)
+		deployment = fleet.NewDeployment(ctx, busy, "anew", 1)
 		fleet.ExpectReady(ctx, busy, "anew", 1)
 		stays(ctx, was)
+
+		By("losing those too that have come since, as soon as they are there")
+		loseMachines(ctx, deployment)
+		expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubEmpty)
+		acknowledge(ctx, fleet, busy.Name)
+		stays(ctx, was)
 		sweep(ctx, fleet)
-	}, SpecTimeout(5*fleettest.Patience))
+	}, SpecTimeout(6*fleettest.Patience))
 })
+
+// loseMachines removes every Machine of busy by force, with all that would make them anew, while neither hub nor agent
+// looks.
+func loseMachines(ctx context.Context, deployment *v1alpha1.MachineDeployment) {
+	GinkgoHelper()
+	end(fleet.HubProcess, syscall.SIGKILL)
+	Expect(busy.Agent.Signal(syscall.SIGSTOP)).To(Succeed())
+	orphaning := client.PropagationPolicy(metav1.DeletePropagationBackground)
+	Expect(fleet.HubClient.Delete(ctx, deployment, orphaning)).To(Succeed())
+	Expect(fleet.HubClient.DeleteAllOf(ctx, &v1alpha1.MachineSet{}, client.InNamespace(busy.Name), orphaning)).To(Succeed())
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		list := &v1alpha1.MachineList{}
+		g.Expect(fleet.HubClient.List(ctx, list, client.InNamespace(busy.Name))).To(Succeed())
+		for i := range list.Items {
+			bare := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			g.Expect(client.IgnoreNotFound(fleet.HubClient.Patch(ctx, &list.Items[i], bare))).To(Succeed())
+			g.Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, &list.Items[i]))).To(Succeed())
+		}
+		sets := &v1alpha1.MachineSetList{}
+		g.Expect(fleet.HubClient.List(ctx, sets, client.InNamespace(busy.Name))).To(Succeed())
+		for i := range sets.Items {
+			bare := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			g.Expect(client.IgnoreNotFound(fleet.HubClient.Patch(ctx, &sets.Items[i], bare))).To(Succeed())
+		}
+		g.Expect(list.Items).To(BeEmpty())
+		g.Expect(sets.Items).To(BeEmpty())
+	}).Should(Succeed())
+	Expect(busy.Agent.Signal(syscall.SIGCONT)).To(Succeed())
+	Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+}
 
 // stays asks that nothing of what was there has gone.
 func stays(ctx context.Context, was world) {
