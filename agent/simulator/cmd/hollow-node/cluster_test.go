@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -156,27 +155,6 @@ func (c *cluster) component(t *testing.T, action, name string) {
 	output, err := exec.Command(binary(t, "simcluster"), "component", action, name, "--data-dir", c.dir).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v: %s", action, name, err, output)
-	}
-}
-
-// controllersWork waits until the controller manager is at work again, which it stops without an API
-// server: until it gives a new Node its pod CIDR.
-func (c *cluster) controllersWork(t *testing.T) {
-	t.Helper()
-	nodes := c.client.CoreV1().Nodes()
-	probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-	eventually(t, "a Node gets its pod CIDR", 2*time.Minute, func(ctx context.Context) error {
-		if _, err := nodes.Create(ctx, probe, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		node, err := nodes.Get(ctx, probe.Name, metav1.GetOptions{})
-		if err == nil && node.Spec.PodCIDR == "" {
-			return errors.New("no pod CIDR yet")
-		}
-		return err
-	})
-	if err := nodes.Delete(context.Background(), probe.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }
 
