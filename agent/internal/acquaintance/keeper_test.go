@@ -1,182 +1,19 @@
 package acquaintance
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
-
-var errAway = errors.New("the target is away")
-
-// bed is a Keeper with a hub and a store, one API server both, which the test asks to look.
-type bed struct {
-	*WithT
-	t     *testing.T
-	admin client.WithWatch
-	name  string
-	clock *clocktesting.FakeClock
-	// away: the store cannot be reached. instances is what the cluster has.
-	away      bool
-	instances int
-
-	keeper *Keeper
-	last   *v1alpha1.Cluster
-	nonces int
-}
-
-func newBed(t *testing.T) *bed {
-	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
-	var err error
-	b.admin, err = client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: scheme.New()})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.name = agenttest.Namespace(t, b.admin)
-	b.Expect(b.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
-	b.restart()
-	return b
-}
-
-// restart begins with a new process.
-func (b *bed) restart() {
-	b.t.Helper()
-	refuse := func() error {
-		if b.away {
-			return errAway
-		}
-		return nil
-	}
-	store := interceptor.NewClient(b.admin, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			return errors.Join(refuse(), c.Get(ctx, key, o, options...))
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if b.away {
-				return errAway
-			}
-			return c.Create(ctx, o, options...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			if b.away {
-				return errAway
-			}
-			return c.Update(ctx, o, options...)
-		},
-	})
-	b.last = nil
-	keeper, err := New(Deps{
-		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
-		Last: func() *v1alpha1.Cluster { return b.last }, Seen: func(c *v1alpha1.Cluster) { b.last = c },
-		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
-		Clock: b.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
-	b.Expect(err).NotTo(HaveOccurred())
-	keeper.Instances(func(context.Context) (int, error) { return b.instances, nil })
-	b.keeper = keeper
-}
-
-func (b *bed) lease() *coordinationv1.Lease {
-	b.t.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
-	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
-	return lease
-}
-
-// renew does what the reporter does: read if it has just begun, and write.
-func (b *bed) renew(read bool) {
-	b.t.Helper()
-	lease := b.lease()
-	if read {
-		b.Expect(b.keeper.Meet(b.t.Context(), lease)).To(Succeed())
-	}
-	b.clock.Step(10 * time.Second)
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
-	b.keeper.Renewing(b.t.Context(), lease)
-	if lease.ResourceVersion == "" {
-		b.Expect(b.admin.Create(b.t.Context(), lease)).To(Succeed())
-	} else {
-		b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
-	}
-	b.keeper.Renewed(lease)
-}
-
-// turnBack lets the Lease show a renewal that is so much older.
-func (b *bed) turnBack(by time.Duration) {
-	b.t.Helper()
-	lease := b.lease()
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-by)))
-	lease.Annotations = nil
-	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
-}
-
-func (b *bed) look() { b.keeper.attempt(b.t.Context()) }
-
-// acknowledge does what a person does about a finding, and looks.
-func (b *bed) acknowledge() {
-	b.t.Helper()
-	finding, known := b.keeper.Finding()
-	b.Expect(known).To(BeTrue())
-	b.Expect(finding).NotTo(BeEmpty())
-	cluster := b.last.DeepCopy()
-	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
-	b.last = cluster
-	b.look()
-	b.Expect(b.reason()).To(BeEmpty())
-}
-
-// reason is why the agent may not work for the hub.
-func (b *bed) reason() string {
-	why, _ := b.keeper.Barred()
-	return why.Reason
-}
-
-func (b *bed) machine() *v1alpha1.Machine {
-	b.t.Helper()
-	machine := agenttest.Machine(b.name, "m1")
-	machine.Finalizers = nil
-	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
-	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
-	return machine
-}
-
-// known is a bed whose agent works for its hub, with one Machine and its instance.
-func known(t *testing.T) *bed {
-	t.Helper()
-	b := newBed(t)
-	b.machine()
-	b.instances = 1
-	b.renew(true)
-	b.look()
-	b.Expect(b.reason()).To(BeEmpty())
-	b.renew(false)
-	b.look()
-	return b
-}
-
-func (b *bed) kept() bool {
-	b.t.Helper()
-	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
-	return kept
-}
 
 func TestAFirstHubIsMetAndRemembered(t *testing.T) {
 	b := newBed(t)
@@ -256,8 +93,7 @@ func TestARestoredHubIsNoticedAtOnce(t *testing.T) {
 	again, judged := b.keeper.Finding()
 	b.Expect(judged).To(BeTrue())
 	b.Expect(again).To(Equal(finding))
-	b.clock.Step(lookEvery)
-	b.look()
+	b.lookLater()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
 
 	b.acknowledge()
@@ -346,8 +182,7 @@ func TestAClusterThatIsMadeAnew(t *testing.T) {
 	b.look()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubChanged))
 	b.instances = 0
-	b.clock.Step(lookEvery)
-	b.look()
+	b.lookLater()
 	b.Expect(b.reason()).To(BeEmpty(), "nothing is left to lose")
 	remake()
 	b.look()
@@ -356,15 +191,13 @@ func TestAClusterThatIsMadeAnew(t *testing.T) {
 
 func TestMachinesThatVanish(t *testing.T) {
 	b := known(t)
-	b.Expect(b.admin.Delete(t.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
+	b.lose()
 	b.look()
 	b.Expect(b.reason()).To(BeEmpty(), "it is not looked all the time")
-	b.clock.Step(lookEvery)
-	b.look()
+	b.lookLater()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
 	b.machine()
-	b.clock.Step(lookEvery)
-	b.look()
+	b.lookLater()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty), "until somebody has looked")
 }
 
@@ -373,26 +206,22 @@ func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
 	for name, restarted := range map[string]bool{"under the same process": false, "before the next process": true} {
 		t.Run(name, func(t *testing.T) {
 			b := known(t)
-			machine := agenttest.Machine(b.name, "m1")
-			b.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
-			b.clock.Step(lookEvery)
-			b.look()
+			b.lose()
+			b.lookLater()
 			b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
 			b.acknowledge()
-			b.clock.Step(lookEvery)
-			b.look()
+			b.lookLater()
 			b.Expect(b.reason()).To(BeEmpty(), "it was acknowledged")
 
 			b.machine()
 			b.Expect(b.keeper.Verify(t.Context())).To(Succeed(), "its instance is about to be made")
 			b.Expect(b.reason()).To(BeEmpty())
-			b.Expect(b.admin.Delete(t.Context(), machine)).To(Succeed())
+			b.lose()
 			if restarted {
 				b.restart()
 				b.renew(true)
 			}
-			b.clock.Step(lookEvery)
-			b.look()
+			b.lookLater()
 			b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubEmpty))
 		})
 	}
@@ -427,8 +256,7 @@ func TestAnotherMemoryIsNotOverwritten(t *testing.T) {
 	b.renew(false)
 	b.look()
 	b.Expect(b.keeper.problem).To(ContainSubstring("the object has been modified"))
-	b.clock.Step(lookEvery)
-	b.look()
+	b.lookLater()
 	b.Expect(b.keeper.problem).To(BeEmpty())
 	b.Expect(b.reason()).To(BeEmpty())
 }

@@ -93,9 +93,9 @@ func (k *Keeper) Verify(ctx context.Context) error {
 		return err
 	}
 	k.mu.Lock()
-	empty := k.judged && k.count != nil && k.memory.EmptyAccepted
+	mayBeEmpty := k.judged && k.count != nil && k.memory.EmptyAccepted
 	k.mu.Unlock()
-	if !empty {
+	if !mayBeEmpty {
 		return nil
 	}
 	// A person has said that this hub may have no Machine. Now it has one; if that is lost, a person has to say so again.

@@ -85,7 +85,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	counts, countErr := c.count(ctx, cluster, now)
 	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
 	heard := c.heartbeats.judge(cluster, now)
-	// A renewal that comes from here on is for the next time: what the agent has written before it is not looked for now.
+	// A renewal that comes from here on counts at the next look: this one may miss what the agent has written before it.
 	renewed := c.heartbeats.renewed(cluster.Name)
 	if !renewed {
 		c.Agents.Forget(cluster.Name)

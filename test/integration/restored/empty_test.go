@@ -67,12 +67,7 @@ func empty() {
 // startBare starts the hub's control plane, which has nothing of Hollowfleet.
 func startBare(ctx context.Context) {
 	GinkgoHelper()
-	for _, component := range hubComponents {
-		Expect(fleet.Hub.Component(ctx, "start", component)).To(Succeed())
-	}
-	Eventually(ctx, func(ctx context.Context) error {
-		return fleet.HubClient.List(ctx, &corev1.NamespaceList{})
-	}).Should(Succeed(), "the hub's API server answers")
+	startServers(ctx, &corev1.NamespaceList{})
 	Expect(fleet.HubClient.List(ctx, &v1alpha1.ClusterList{})).NotTo(Succeed(), "it has nothing of Hollowfleet")
 }
 

@@ -54,17 +54,18 @@ func stopServers(ctx context.Context) {
 // startHub starts them again.
 func startHub(ctx context.Context) {
 	GinkgoHelper()
-	startServers(ctx)
+	startServers(ctx, &v1alpha1.ClusterList{})
 	Expect(fleet.StartHubProcess(ctx)).To(Succeed())
 }
 
-func startServers(ctx context.Context) {
+// startServers starts the hub's control plane and waits until it answers with what it has.
+func startServers(ctx context.Context, has client.ObjectList) {
 	GinkgoHelper()
 	for _, component := range hubComponents {
 		Expect(fleet.Hub.Component(ctx, "start", component)).To(Succeed())
 	}
 	Eventually(ctx, func(ctx context.Context) error {
-		return fleet.HubClient.List(ctx, &v1alpha1.ClusterList{})
+		return fleet.HubClient.List(ctx, has)
 	}).Should(Succeed(), "the hub's API server answers")
 }
 

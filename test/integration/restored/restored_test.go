@@ -83,7 +83,7 @@ var _ = Describe("A hub process that runs on while its API server is restored", 
 		stopServers(ctx)
 		putBack()
 		Expect(fleettest.Running(running)).To(BeTrue(), "it waits for its API server")
-		startServers(ctx)
+		startServers(ctx, &v1alpha1.ClusterList{})
 		answered := time.Now()
 		never := func(context.Context) (bool, error) { return false, nil }
 		Expect(running.Wait(ctx, fleettest.Glance, never)).To(MatchError(And(
