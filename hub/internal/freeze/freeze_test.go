@@ -3,8 +3,10 @@ package freeze
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -49,6 +51,77 @@ func TestBesides(t *testing.T) {
 	g.Expect(Verdict{}.Besides(Verdict{})).To(Equal(Verdict{}))
 	g.Expect(All(Verdict{}, one, Verdict{}, two)).To(Equal(one.Besides(two)))
 	g.Expect(All()).To(Equal(Verdict{}))
+}
+
+func TestOfCluster(t *testing.T) {
+	set := func(kind string, status metav1.ConditionStatus, reason string) func(*v1alpha1.Cluster) {
+		return func(c *v1alpha1.Cluster) {
+			meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "so it is"})
+		}
+	}
+	annotate := func(c *v1alpha1.Cluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.FreezeAnnotation, "why")
+	}
+	tests := map[string]struct {
+		change []func(*v1alpha1.Cluster)
+		reason string
+	}{
+		"all is well": {},
+		"it goes": {
+			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, annotate},
+			v1alpha1.ReasonDeleting,
+		},
+		"denied": {
+			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceDenied }, annotate},
+			v1alpha1.ReasonDenied,
+		},
+		"nobody has accepted it": {
+			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptancePending }},
+			v1alpha1.ReasonAwaitingAcceptance,
+		},
+		"the hub has not looked at it": {
+			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Status.Conditions = nil }},
+			v1alpha1.ReasonPending,
+		},
+		"the hub cannot accept it": {
+			[]func(*v1alpha1.Cluster){set(v1alpha1.ClusterAcceptedCondition, metav1.ConditionFalse, v1alpha1.ReasonNamespaceConflict)},
+			v1alpha1.ReasonNamespaceConflict,
+		},
+		"a person has frozen it": {
+			[]func(*v1alpha1.Cluster){annotate, set(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)},
+			v1alpha1.ReasonManualFreeze,
+		},
+		"the hub has frozen it": {
+			[]func(*v1alpha1.Cluster){set(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)},
+			v1alpha1.ReasonAgentSilent,
+		},
+		"nobody knows": {
+			[]func(*v1alpha1.Cluster){set(v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)},
+			v1alpha1.ReasonUnknown,
+		},
+		"its agent has frozen, and the hub has not repeated it yet": {
+			[]func(*v1alpha1.Cluster){set(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)},
+			v1alpha1.ReasonTargetUnreachable,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
+			set(v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonAccepted)(cluster)
+			set(v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)(cluster)
+			set(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)(cluster)
+			for _, change := range test.change {
+				change(cluster)
+			}
+			got := OfCluster("c1", "c1", cluster)
+			g.Expect(got.Frozen).To(Equal(test.reason != ""), "%+v", got)
+			g.Expect(got.Reason).To(Equal(test.reason))
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(OfCluster("c1", "c1", nil)).To(HaveField("Reason", v1alpha1.ReasonClusterNotFound))
+	g.Expect(OfCluster("c1", "elsewhere", nil)).To(HaveField("Reason", v1alpha1.ReasonNamespaceConflict))
 }
 
 func TestAManualFreezeSaysWhoAndWhy(t *testing.T) {
