@@ -35,7 +35,7 @@ func commonName(request certificatesv1.CertificateSigningRequest) string {
 func TestANodeWaitsForItsApproval(t *testing.T) {
 	p := newProcess(t, realCluster(t), configurationOf("late"), goodToken)
 	p.start(t)
-	eventually(t, "the request is there", 30*time.Second, func(ctx context.Context) error {
+	eventually(t, "the request is there", time.Minute, func(ctx context.Context) error {
 		own, err := p.requests(ctx)
 		if err != nil {
 			return err

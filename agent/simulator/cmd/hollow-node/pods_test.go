@@ -39,7 +39,7 @@ func (p *process) create(t *testing.T, pod *corev1.Pod, check func(*corev1.Pod) 
 		t.Fatal(err)
 	}
 	var found *corev1.Pod
-	eventually(t, "pod "+pod.Name, 30*time.Second, func(ctx context.Context) error {
+	eventually(t, "pod "+pod.Name, time.Minute, func(ctx context.Context) error {
 		var err error
 		if found, err = pods.Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 			return err
@@ -92,7 +92,7 @@ func TestPodsRunWithAddressesOfTheNode(t *testing.T) {
 	}
 
 	p.deleteAndWait(t, p.name+"-a")
-	eventually(t, "events of the pod are recorded", 30*time.Second, func(ctx context.Context) error {
+	eventually(t, "events of the pod are recorded", time.Minute, func(ctx context.Context) error {
 		list, err := p.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.name + "-a"})
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (p *process) deleteAndWait(t *testing.T, name string) {
 	if err := pods.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", 20*time.Second, func(ctx context.Context) error {
+	eventually(t, "the pod is gone", time.Minute, func(ctx context.Context) error {
 		if _, err := pods.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("want it not found, got %s", fmt.Sprint(err))
 		}

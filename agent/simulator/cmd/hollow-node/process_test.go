@@ -193,7 +193,7 @@ func (p *process) node(ctx context.Context) (*corev1.Node, error) {
 func (p *process) readyNode(t *testing.T) *corev1.Node {
 	t.Helper()
 	var ready *corev1.Node
-	eventually(t, "the Node is ready", 30*time.Second, func(ctx context.Context) error {
+	eventually(t, "the Node is ready", time.Minute, func(ctx context.Context) error {
 		node, err := p.node(ctx)
 		if err != nil {
 			return err
