@@ -105,13 +105,17 @@ func (u *Unit) Run(ctx context.Context) {
 			continue
 		}
 		delay := delays.next(u.runOnce(ctx))
+		stopped := false
 		u.update(func() {
-			u.state = StateWaiting
-			if !u.wanted {
+			u.state, stopped = StateWaiting, !u.wanted
+			if stopped {
 				u.state = StateStopped
-				delays = backoff{}
 			}
 		})
+		if stopped { // Whoever starts it again, from here on, need not wait.
+			delays = backoff{}
+			continue
+		}
 		u.waitForRestart(ctx, delay)
 	}
 }
