@@ -3,7 +3,8 @@
 # usage: hack/repeat.sh TIMES SEED [whole]
 #
 # SEED is that of the first round; 0 draws one. With "whole", each round has all faults, not a draw of them. The suites and
-# the programs are copied at the beginning, so that a build meanwhile changes nothing. Logs go to bin/test-logs.
+# the programs are copied at the beginning, so that a build meanwhile changes nothing. Logs go to bin/test-logs, those of
+# hubs, agents and control planes too if a suite fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 times=$1 seed=$2 whole=${3:-}
@@ -34,11 +35,14 @@ for ((round = 1; round <= times; round++, seed++)); do
 		log=$logs/repeat-$suite-$seed.log
 		started=$SECONDS
 		verdict=ok
+		export HOLLOWFLEET_KEEP_LOGS=$logs/repeat-$suite-$seed
+		mkdir -p "$HOLLOWFLEET_KEEP_LOGS"
 		(cd "test/integration/$suite" && "$work/$suite.test" "${arguments[@]}") >"$log" 2>&1 || verdict=FAIL
 		printf '%s  %-4s  round %d of %d, seed %d  %-12s %5d s\n' "$(date +%T)" "$verdict" "$round" "$times" "$seed" "$suite" $((SECONDS - started))
 		if [[ $verdict == FAIL ]]; then
-			echo "see $log"
+			echo "see $log and $HOLLOWFLEET_KEEP_LOGS"
 			exit 1
 		fi
+		rm -rf "$HOLLOWFLEET_KEEP_LOGS"
 	done
 done

@@ -3,6 +3,7 @@ package fleettest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -52,12 +53,25 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	return &Fleet{Fleet: fleet}
 }
 
-// keepLogs copies the logs of hub and agents to a directory of their own in $HOLLOWFLEET_KEEP_LOGS, if that is set: to
-// see why a spec failed.
+// keepLogs copies the logs of hub, agents and control planes to a directory of their own in $HOLLOWFLEET_KEEP_LOGS, if
+// that is set: to see why a spec failed.
 func keepLogs(dir string) error {
 	keep := os.Getenv("HOLLOWFLEET_KEEP_LOGS")
 	if keep == "" {
 		return nil
 	}
-	return os.CopyFS(filepath.Join(keep, filepath.Base(dir)), os.DirFS(filepath.Join(dir, "logs")))
+	planes, err := filepath.Glob(filepath.Join(dir, "*", "logs"))
+	if err != nil {
+		return fmt.Errorf("looking for the control planes' logs: %w", err)
+	}
+	for _, logs := range append(planes, filepath.Join(dir, "logs")) {
+		within, err := filepath.Rel(dir, logs)
+		if err != nil {
+			return fmt.Errorf("the logs %s: %w", logs, err)
+		}
+		if err := os.CopyFS(filepath.Join(keep, filepath.Base(dir), within), os.DirFS(logs)); err != nil {
+			return fmt.Errorf("keeping the logs %s: %w", logs, err)
+		}
+	}
+	return nil
 }

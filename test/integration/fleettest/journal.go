@@ -165,7 +165,7 @@ func (j *Journal) lookAgain(ctx context.Context) string {
 func (j *Journal) accuse(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.wrong = append(j.wrong, j.kind+": "+fmt.Sprintf(format, args...))
+	j.wrong = append(j.wrong, time.Now().Format("15:04:05.000 ")+j.kind+": "+fmt.Sprintf(format, args...))
 }
 
 // each calls do for every object of list that counts.
@@ -264,6 +264,9 @@ func readinessOf(object client.Object) string {
 		return fmt.Sprintf("%s, %+v", object.Status.Phase, meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ReadyCondition))
 	case *corev1.Node:
 		return fmt.Sprintf("%+v", object.Status.Conditions)
+	case *corev1.Pod:
+		return fmt.Sprintf("on %s, %s %s, %+v, %+v", object.Spec.NodeName, object.Status.Phase, object.Status.Reason,
+			object.Status.Conditions, object.Status.ContainerStatuses)
 	}
 	return "it says no more"
 }
