@@ -105,18 +105,15 @@ func (u *Unit) Run(ctx context.Context) {
 			continue
 		}
 		delay := delays.next(u.runOnce(ctx))
-		stopped := false
 		u.update(func() {
-			u.state, stopped = StateWaiting, !u.wanted
-			if stopped {
+			u.state = StateWaiting
+			if !u.wanted {
 				u.state = StateStopped
 			}
 		})
-		if stopped { // Whoever starts it again, from here on, need not wait.
+		if u.stoppedWithin(ctx, delay) {
 			delays = backoff{}
-			continue
 		}
-		u.waitForRestart(ctx, delay)
 	}
 }
 
@@ -131,11 +128,12 @@ func (u *Unit) claim() bool {
 	return claimed
 }
 
-// waitForRestart waits for the delay, and no longer than the unit is wanted.
-func (u *Unit) waitForRestart(ctx context.Context, delay time.Duration) {
+// stoppedWithin waits for the delay before a restart, and no longer than until the unit is stopped. Whoever starts it again
+// need not wait, however soon that is: a start leaves the state as the stop has left it.
+func (u *Unit) stoppedWithin(ctx context.Context, delay time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, delay)
 	defer cancel()
-	_ = u.wait(ctx, func() bool { return !u.wanted })
+	return u.wait(ctx, func() bool { return u.state == StateStopped }) == nil
 }
 
 // runOnce runs the component once and tells for how long it was healthy.

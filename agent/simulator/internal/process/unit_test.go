@@ -118,6 +118,26 @@ func TestStoppedUnitStaysDown(t *testing.T) {
 	}
 }
 
+func TestAStopEndsTheWaitAfterACrash(t *testing.T) {
+	unit := newScript(t, "exit 3", time.Second)
+	unit.healthy.Store(false)
+	unit.Start()
+	begun := time.Now()
+	for run := range 20 {
+		eventually(t, "it waits after another crash", func() bool {
+			status := unit.Status()
+			return status.State == process.StateWaiting && status.Restarts == run
+		})
+		if err := unit.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		unit.Start()
+	}
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("20 starts in the wait after a crash took %s, as if nobody had stopped it", took)
+	}
+}
+
 func TestStubbornUnitIsKilled(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "trapped")
 	unit := newScript(t, "trap '' TERM; touch "+marker+"; while :; do sleep 0.1; done", 300*time.Millisecond)
