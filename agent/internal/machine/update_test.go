@@ -185,38 +185,6 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonUpdateFailed))
 		b.updated(machine)
 	})
-	t.Run("should evict nothing when the freeze comes to light only in the drain", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("inplace-frozen-late")
-		b.ready(machine)
-		first := b.pod(machine.Name, "first")
-		b.change(machine, `{"size":2}`)
-		b.reconcile(machine)
-		b.Expect(b.leaving(first)).To(BeTrue())
-		b.end(first)
-
-		second := b.pod(machine.Name, "second")
-		b.clock.Step(refreshAge) // The first round has asked, too.
-		b.refresh = func() error { b.frozen.frozen = true; return nil }
-		b.reconcile(machine)
-		b.Expect(b.leaving(second)).To(BeFalse())
-		b.Expect(b.driver.Calls()).To(Equal([]string{"Create inplace-frozen-late"}))
-	})
-	t.Run("should wait for the thaw", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("inplace-frozen")
-		b.ready(machine)
-		pod := b.pod(machine.Name, "web")
-		b.change(machine, `{"size":2}`)
-		b.frozen.frozen = true
-		b.reconcile(machine)
-		b.Expect(machine).To(haveCondition(v1alpha1.MachineUpdatedCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingUpdate))
-		b.Expect(b.leaving(pod)).To(BeFalse())
-		b.frozen.frozen = false
-		b.end(pod)
-		b.reconcile(machine)
-		b.updated(machine)
-	})
 }
 
 func TestDeletionDuringAnUpdateInPlace(t *testing.T) {
