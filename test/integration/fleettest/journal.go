@@ -265,10 +265,21 @@ func readinessOf(object client.Object) string {
 	case *corev1.Node:
 		return fmt.Sprintf("%+v", object.Status.Conditions)
 	case *corev1.Pod:
-		return fmt.Sprintf("on %s, %s %s, %+v, %+v", object.Spec.NodeName, object.Status.Phase, object.Status.Reason,
-			object.Status.Conditions, object.Status.ContainerStatuses)
+		return fmt.Sprintf("on %s, %s %s, by %s, %+v, %+v", object.Spec.NodeName, object.Status.Phase, object.Status.Reason,
+			statusWriter(object), object.Status.Conditions, object.Status.ContainerStatuses)
 	}
 	return "it says no more"
+}
+
+// statusWriter is who wrote the status of an object last.
+func statusWriter(object client.Object) string {
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "status" && !entry.Time.Before(last.Time) {
+			last = entry
+		}
+	}
+	return last.Manager
 }
 
 func restartsOf(object client.Object) int32 {

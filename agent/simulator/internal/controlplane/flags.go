@@ -17,6 +17,11 @@ const (
 	serviceIssuer     = "https://kubernetes.default.svc.cluster.local"
 	signingDuration   = "8760h"
 	garbagePercentage = "30"
+	// nodeMonitorPeriod is how far the node controller may be behind the
+	// Nodes, 5s elsewhere. A pod that it finds Ready on a Node that it
+	// remembers as not Ready is marked as not Ready too: see
+	// docs/design/2026-11-23-node-monitor-period.md.
+	nodeMonitorPeriod = "1s"
 )
 
 // controllers are what a cluster of hollow nodes needs. Controllers for real
@@ -133,6 +138,7 @@ func (s flagSource) controllerManager() []string {
 		"allocate-node-cidrs=true",
 		"cluster-cidr="+clusterCIDR,
 		"node-cidr-mask-size="+nodeMask,
+		"node-monitor-period="+nodeMonitorPeriod,
 		"service-cluster-ip-range="+serviceRange,
 		"concurrent-deployment-syncs=2",
 		"concurrent-replicaset-syncs=2",

@@ -44,6 +44,7 @@ func TestCluster(t *testing.T) {
 	t.Run("refuses unprivileged users", func(t *testing.T) { refusesStrangers(t, c) })
 	t.Run("holds nodes to their own objects", func(t *testing.T) { holdsNodes(t, c) })
 	t.Run("signs approved requests only", func(t *testing.T) { signsRequests(t, c) })
+	t.Run("lets pods that come to a new Node stay Ready", func(t *testing.T) { newNodesKeepTheirPods(t, c) })
 	t.Run("gives the components identities of their own", func(t *testing.T) { separatesIdentities(t, c) })
 	t.Run("refuses a second start", func(t *testing.T) { refusesSecondStart(t, c) })
 	t.Run("restarts a killed component", func(t *testing.T) { restartsKilled(t, c) })
