@@ -25,7 +25,7 @@ const (
 	// has just started has not looked yet, unless it was False before. Written by the agent.
 	ClusterTargetReachableCondition = "TargetReachable"
 	// ClusterAgentFrozenCondition: the agent acts on nothing, because one of the two API servers is not
-	// proven healthy. Written by the agent; the hub's view is FrozenCondition.
+	// proven healthy. Unknown freezes the cluster too. Written by the agent; the hub's view is FrozenCondition.
 	ClusterAgentFrozenCondition = "AgentFrozen"
 	// ClusterMirroredCondition is False while another's ManagedCluster has the cluster's name, so that the hub
 	// shows the cluster nowhere in Open Cluster Management. Absent otherwise. Written by the hub.

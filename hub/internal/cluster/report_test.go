@@ -80,6 +80,11 @@ func TestReportSumsUp(t *testing.T) {
 			agent:    []metav1.Condition{reachable, condition(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonStarting)},
 			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonStarting, frozen: v1alpha1.ReasonStarting,
 		},
+		"has an agent that may be frozen": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
+			agent:    []metav1.Condition{reachable, condition(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)},
+			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonUnknown, frozen: v1alpha1.ReasonUnknown,
+		},
 		"is frozen by its user": {
 			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard, agent: []metav1.Condition{reachable},
 			annotations: map[string]string{v1alpha1.FreezeAnnotation: "why not"},

@@ -112,13 +112,18 @@ func OfCluster(name, namespace string, cluster *v1alpha1.Cluster) Verdict {
 	return First(notAccepted(cluster), OfAnnotation("Cluster", cluster), OfCondition("Cluster", cluster, cluster.Status.Conditions), OfAgent(cluster))
 }
 
-// OfAgent is what the cluster's agent says of itself. The Cluster's Frozen condition repeats it, a moment later.
+// OfAgent is what the cluster's agent says of itself. The Cluster's Frozen condition repeats it, a moment later. An agent
+// that does not know freezes too; one that has never said anything is the matter of others.
 func OfAgent(cluster *v1alpha1.Cluster) Verdict {
 	agent := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAgentFrozenCondition)
-	if agent == nil || agent.Status != metav1.ConditionTrue {
+	if agent == nil || agent.Status == metav1.ConditionFalse {
 		return Verdict{}
 	}
-	return Verdict{Frozen: true, Reason: agent.Reason, Message: "The agent is frozen: " + agent.Message}
+	says := "The agent is frozen: "
+	if agent.Status != metav1.ConditionTrue {
+		says = "The agent does not know whether it is frozen: "
+	}
+	return Verdict{Frozen: true, Reason: agent.Reason, Message: says + agent.Message}
 }
 
 func notAccepted(cluster *v1alpha1.Cluster) Verdict {

@@ -103,6 +103,10 @@ func TestOfCluster(t *testing.T) {
 			[]func(*v1alpha1.Cluster){set(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonTargetUnreachable)},
 			v1alpha1.ReasonTargetUnreachable,
 		},
+		"its agent does not know": {
+			[]func(*v1alpha1.Cluster){set(v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)},
+			v1alpha1.ReasonUnknown,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
