@@ -16,16 +16,21 @@ const (
 	// kubernetesMonitorPeriod is how long the node controller may be behind the Nodes where nobody tells it otherwise.
 	kubernetesMonitorPeriod = 5 * time.Second
 	// warm is how long a Node has been Ready when the first pod comes to it, which the node controller must know by then.
-	warm = 3 * time.Second
+	warm = 4 * time.Second
+	// newNodes become Ready one after the other, apart by this: whenever a controller with that period looks, for one of
+	// them it is too early, and too late by the next time.
+	newNodes, apart = 7, 800 * time.Millisecond
 	// reaction is how long the node controller may take to see a pod that has come to a Node.
 	reaction = 2 * time.Second
 )
 
-// newNodesKeepTheirPods lets a pod that is Ready come to each of some Nodes that have just become Ready. They become so
-// one after the other, such that a node controller that looks every 5 seconds is behind with one of them at least.
+// newNodesKeepTheirPods lets a pod that is Ready come to each of some Nodes that have just become Ready.
 func newNodesKeepTheirPods(t *testing.T, c *cluster) {
 	admin := c.admin(t)
-	names := []string{"new-1", "new-2", "new-3"}
+	var names []string
+	for i := range newNodes {
+		names = append(names, fmt.Sprintf("new-%d", i+1))
+	}
 	for _, name := range names {
 		if _, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -42,7 +47,7 @@ func newNodesKeepTheirPods(t *testing.T, c *cluster) {
 	var waiting sync.WaitGroup
 	for i, name := range names {
 		waiting.Go(func() {
-			<-time.After(time.Duration(i) * warm / 2)
+			<-time.After(time.Duration(i) * apart)
 			if err := staysReady(admin, name); err != nil {
 				t.Errorf("pod and Node %s: %v", name, err)
 			}
