@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,7 +118,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	next = next.Sooner(c.reportProgress(s, before, now))
 	actErr = errors.Join(actErr, label.Write(ctx, c.Client, deployment, deployment.Status.Conditions))
 	if !equality.Semantic.DeepEqual(before, &deployment.Status) {
-		wait := c.pacer.Ease(deployment.UID, urgent(before, deployment), countsPace, now)
+		wait := c.space(before, deployment, now)
 		next.DeferStatus = wait > 0
 		next = next.Sooner(wait)
 	}
@@ -125,6 +126,16 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		c.tellProgress(deployment, before)
 	}
 	return next, actErr
+}
+
+// space returns how long a changed status has to wait; 0 means that it is written now. What is frozen rolls nothing out,
+// and somebody may be waiting to read what still freezes it.
+func (c *Controller) space(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment, now time.Time) time.Duration {
+	hurry := urgent(before, deployment)
+	if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {
+		return c.pacer.Wait(deployment.UID, hurry, now)
+	}
+	return c.pacer.Ease(deployment.UID, hurry, countsPace, now)
 }
 
 // countsPace is that of the counts of a deployment: the longer a rollout takes, the less often they are written.

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -305,4 +306,27 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 			f.Expect(f.list()).To(HaveLen(2), "the rollout goes on")
 		})
 	}
+}
+
+// A rollout's counts are written every ten seconds or less often: whoever ends one freeze of two must not wait that long.
+func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.reconcile()
+	f.reconcileSets()
+	f.reconcile() // It is not at rest: that would be written at once.
+	before := f.cluster.DeepCopy()
+	metav1.SetMetaDataAnnotation(&f.cluster.ObjectMeta, v1alpha1.FreezeAnnotation, "a holiday")
+	f.Expect(f.direct.Patch(t.Context(), f.cluster, client.MergeFrom(before))).To(Succeed())
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
+	})
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
+
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		delete(deployment.Annotations, v1alpha1.FreezeAnnotation)
+	})
+	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 }

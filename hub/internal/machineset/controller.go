@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -120,9 +121,11 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 // the time while that rolls out, and the deployment tells the counts of all its sets together.
 //
 // It waits for no status to learn what was worked on: it has been told, or will be as soon as the cache has caught up.
+// What is frozen rolls nothing out, and somebody may be waiting to read what still freezes it.
 func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
 	hurry := urgent(before, set, c.Sets != nil && actErr == nil)
-	if metav1.GetControllerOfNoCopy(set) == nil {
+	frozen := meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.FrozenCondition)
+	if frozen || metav1.GetControllerOfNoCopy(set) == nil {
 		return c.pacer.Wait(set.UID, hurry, now)
 	}
 	return c.pacer.Ease(set.UID, hurry, ownedPace, now)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -274,4 +275,26 @@ func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
 	frozen.Expect(frozen.machines()).To(BeEmpty())
 	other.Expect(other.machines()).To(HaveLen(3))
 	other.Expect(other.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
+}
+
+// The set of a deployment writes mere counts once a minute: whoever ends one freeze of two must not wait that long.
+func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.own(nil, nil)
+	f.reconcile()
+	f.cluster.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a holiday"}
+	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
+	})
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("an experiment"))
+
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.writes.Counts()
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval), "the last write was just now")
+	f.pass(pace.Interval)
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))
 }
