@@ -220,6 +220,15 @@ func (h *testHost) start() {
 	}
 }
 
+// component starts or stops a part of the control plane.
+func (h *testHost) component(action, name string) {
+	h.t.Helper()
+	output, err := exec.Command(h.program, "component", action, name, "--data-dir", h.dataDir).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%s %s: %v\n%s", action, name, err, output)
+	}
+}
+
 // eventually repeats a check until it succeeds.
 func (h *testHost) eventually(what string, check func() error) {
 	h.t.Helper()

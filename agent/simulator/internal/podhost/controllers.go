@@ -42,7 +42,7 @@ func (h *host) newProvider(ctx context.Context, pods, services informers.SharedI
 		ctx:     ctx,
 		lister:  lister,
 		objects: objects,
-		remover: &remover{client: h.client, statuses: statuses},
+		remover: &remover{client: h.client, lister: lister, statuses: statuses},
 		pods:    make(map[types.UID]*podlife.Pod),
 	}
 	p.runtime = &podlife.Runtime{

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -113,12 +112,8 @@ func TestDeletionsMissedWhileCutOff(t *testing.T) {
 	h.delete("replaced", at0)
 	h.create(h.script("replaced", announce))
 	// A new API server does not remember what its predecessor would have told.
-	for _, action := range []string{"stop", "start"} {
-		output, err := exec.Command(h.program, "component", action, "kube-apiserver", "--data-dir", h.dataDir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", action, err, output)
-		}
-	}
+	h.component("stop", "kube-apiserver")
+	h.component("start", "kube-apiserver")
 	l.set(false)
 
 	h.await("replaced", "runs in place of its predecessor", func(pod *corev1.Pod) string {

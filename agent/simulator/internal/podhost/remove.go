@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -27,6 +28,7 @@ const (
 // remover removes the objects of pods that have ended.
 type remover struct {
 	client   kubernetes.Interface
+	lister   corev1listers.PodLister
 	statuses *statusWriter
 }
 
@@ -45,26 +47,37 @@ func (r *remover) writeAndRemove(ctx context.Context, pod *corev1.Pod) {
 }
 
 // remove removes the pod's object, but not that of another pod of its name.
+// That it is gone already is believed of the watch alone: an API server that
+// has just started answers a node's deletion of any pod with NotFound, because
+// NodeRestriction looks into an informer that has not listed yet.
 func (r *remover) remove(ctx context.Context, pod *corev1.Pod) {
 	retry(ctx, pod, "Removing the object of a pod failed, will retry", func() error {
 		err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0),
 			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && r.gone(pod) {
 			return nil
 		}
 		return err
 	})
 }
 
+// gone tells whether the watch knows no such pod any more.
+func (r *remover) gone(pod *corev1.Pod) bool {
+	known, err := r.lister.Pods(pod.Namespace).Get(pod.Name)
+	return apierrors.IsNotFound(err) || err == nil && known.UID != pod.UID
+}
+
+// retry repeats the action until it succeeds or the context ends. That an
+// object is another one than expected, or none, is no failure to tell of.
 func retry(ctx context.Context, pod *corev1.Pod, complaint string, action func() error) {
 	for delay := firstRemoveRetry; ; delay = min(2*delay, lastRemoveRetry) {
 		err := action()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, complaint, "pod", klog.KObj(pod))
 		}
 		select {

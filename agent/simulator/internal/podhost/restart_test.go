@@ -341,18 +341,11 @@ func TestAPIServerOutage(t *testing.T) {
 	h.awaitReady("p")
 	pid := h.announced("stays")
 
-	component := func(action string) {
-		t.Helper()
-		output, err := exec.Command(h.program, "component", action, "kube-apiserver", "--data-dir", h.dataDir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", action, err, output)
-		}
-	}
-	component("stop")
+	h.component("stop", "kube-apiserver")
 	started := false
 	defer func() {
 		if !started {
-			component("start")
+			h.component("start", "kube-apiserver")
 		}
 	}()
 	released := false
@@ -371,7 +364,7 @@ func TestAPIServerOutage(t *testing.T) {
 		}
 		return nil
 	})
-	component("start")
+	h.component("start", "kube-apiserver")
 	started = true
 	h.await("p", "has failed", func(pod *corev1.Pod) string {
 		if ended := mainStatus(pod).State.Terminated; pod.Status.Phase != corev1.PodFailed || ended == nil || ended.ExitCode != 6 {
