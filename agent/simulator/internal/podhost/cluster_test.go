@@ -220,12 +220,12 @@ func (h *testHost) start() {
 	}
 }
 
-// component starts or stops a part of the control plane.
-func (h *testHost) component(action, name string) {
+// apiServer starts or stops the API server.
+func (h *testHost) apiServer(action string) {
 	h.t.Helper()
-	output, err := exec.Command(h.program, "component", action, name, "--data-dir", h.dataDir).CombinedOutput()
+	output, err := exec.Command(h.program, "component", action, "kube-apiserver", "--data-dir", h.dataDir).CombinedOutput()
 	if err != nil {
-		h.t.Fatalf("%s %s: %v\n%s", action, name, err, output)
+		h.t.Fatalf("%s: %v\n%s", action, err, output)
 	}
 }
 

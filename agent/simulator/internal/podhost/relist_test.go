@@ -112,8 +112,8 @@ func TestDeletionsMissedWhileCutOff(t *testing.T) {
 	h.delete("replaced", at0)
 	h.create(h.script("replaced", announce))
 	// A new API server does not remember what its predecessor would have told.
-	h.component("stop", "kube-apiserver")
-	h.component("start", "kube-apiserver")
+	h.apiServer("stop")
+	h.apiServer("start")
 	l.set(false)
 
 	h.await("replaced", "runs in place of its predecessor", func(pod *corev1.Pod) string {

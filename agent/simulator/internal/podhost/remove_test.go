@@ -48,7 +48,7 @@ func TestPodsAreRemovedThoughAStartingAPIServerDoesNotKnowThem(t *testing.T) {
 		}
 		return nil
 	})
-	h.component("stop", "kube-apiserver")
+	h.apiServer("stop")
 	// Some are about to try again whenever it is that the API server answers.
 	var removing sync.WaitGroup
 	for i, pod := range pods {
@@ -60,6 +60,6 @@ func TestPodsAreRemovedThoughAStartingAPIServerDoesNotKnowThem(t *testing.T) {
 			}
 		})
 	}
-	h.component("start", "kube-apiserver")
+	h.apiServer("start")
 	removing.Wait()
 }

@@ -341,11 +341,11 @@ func TestAPIServerOutage(t *testing.T) {
 	h.awaitReady("p")
 	pid := h.announced("stays")
 
-	h.component("stop", "kube-apiserver")
+	h.apiServer("stop")
 	started := false
 	defer func() {
 		if !started {
-			h.component("start", "kube-apiserver")
+			h.apiServer("start")
 		}
 	}()
 	released := false
@@ -364,7 +364,7 @@ func TestAPIServerOutage(t *testing.T) {
 		}
 		return nil
 	})
-	h.component("start", "kube-apiserver")
+	h.apiServer("start")
 	started = true
 	h.await("p", "has failed", func(pod *corev1.Pod) string {
 		if ended := mainStatus(pod).State.Terminated; pod.Status.Phase != corev1.PodFailed || ended == nil || ended.ExitCode != 6 {
