@@ -76,7 +76,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 (repeat), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -96,11 +96,11 @@ chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m 
 	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v
 
 .PHONY: faults
-faults: build ## Break a fleet in every way, in the middle of everything: about half an hour. SEED=7 draws other pairs.
+faults: build ## Break a fleet in every way, in the middle of everything: 35 to 50 minutes. SEED=7 draws other pairs.
 	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/faults -args -faults.whole -faults.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v
 
 .PHONY: repeat
-repeat: build ## Run the suites that break fleets TIMES times in a row, each time with another seed. WHOLE=1 with all faults.
+repeat: build ## Run the suites that break fleets TIMES times in a row, each time with another seed. WHOLE=1 with all faults, SUITES="chaos restored" some of them.
 	@hack/repeat.sh $(TIMES) $(SEED) $(if $(filter-out 0,$(WHOLE)),whole)
 
 ##@ Build it

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks fleets again and again: rounds of the suites that break things, each round with another seed, until one fails.
-# usage: hack/repeat.sh TIMES SEED [whole]
+# usage: [SUITES="faults chaos restored tenclusters"] hack/repeat.sh TIMES SEED [whole]
 #
 # SEED is that of the first round; 0 draws one. With "whole", each round has all faults, not a draw of them. The suites and
 # the programs are copied at the beginning, so that a build meanwhile changes nothing. Logs go to bin/test-logs, those of
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work" # Hollow nodes run as another user.
 export CGO_ENABLED=0 GOWORK=off
 
-suites=(faults chaos restored tenclusters)
+read -ra suites <<<"${SUITES:-faults chaos restored tenclusters}"
 mkdir "$work/bin"
 find bin -maxdepth 1 -type f -exec cp {} "$work/bin/" \;
 for suite in "${suites[@]}"; do
