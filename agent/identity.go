@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
 	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/denial"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 )
 
@@ -22,18 +23,24 @@ func (a *agent) checkIdentity(ctx context.Context) error {
 	hub := a.hubDirect.Ungated(connect.Identity())
 	ticker := a.clock.NewTicker(joinInterval)
 	defer ticker.Stop()
+	refusals := 0
 	for said := freeze.OK; ; {
 		review := &authenticationv1.SelfSubjectReview{}
 		bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 		err := hub.Create(bounded, review)
 		cancel()
+		if apierrors.IsForbidden(err) {
+			refusals++
+		} else {
+			refusals = 0
+		}
 		switch {
 		case err == nil:
 			if err := credential.CheckIdentity(a.ClusterName, review.Status.UserInfo); err != nil {
 				return fmt.Errorf("--hub-kubeconfig: %w", err)
 			}
 			return nil
-		case apierrors.IsForbidden(err):
+		case refusals == denial.Enough:
 			// Every identity may ask unless somebody has taken that right away; RBAC decides then alone.
 			a.Log.Info("Going on without knowing who this agent is on the hub", "Cluster", a.ClusterName, "why", err.Error())
 			return nil

@@ -10,20 +10,29 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent"
@@ -254,6 +263,67 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
 	}
+}
+
+func TestRunAsksAgainWhoItIsOfAHubThatRefuses(t *testing.T) {
+	environment := agenttest.Environment(t)
+	another, target := join(t, "c11"), targetKubeconfig(NewWithT(t), environment)
+	for name, test := range map[string]struct {
+		refusals int64
+		ended    types.GomegaMatcher
+		log      string
+	}{
+		"for a moment, as one that starts":         {2, MatchError(ContainSubstring(`want "hollowfleet.io:agent:c1"`)), "Waiting to know who this agent is"},
+		"for good, and goes on without knowing it": {math.MaxInt64, BeNil(), "Going on without knowing who this agent is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, log := NewWithT(t), &lockedBuffer{}
+			hub, asked := refusing(g, t, another, test.refusals)
+			ctx, cancel := context.WithTimeout(t.Context(), agenttest.Wait)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- agent.Run(ctx, agent.Options{
+					ClusterName: "c1", HubKubeconfig: hub, TargetKubeconfig: target, HealthAddress: freeAddress(g),
+					Log: logr.FromSlogHandler(slog.NewTextHandler(log, nil)),
+				})
+			}()
+			g.Eventually(asked.Load).WithTimeout(agenttest.Wait).Should(BeNumerically("==", 3), "how often it asks")
+			g.Eventually(log.String).WithTimeout(agenttest.Wait).Should(ContainSubstring(test.log))
+			if test.refusals == math.MaxInt64 {
+				cancel()
+			}
+			g.Eventually(ended).WithTimeout(agenttest.Wait).Should(Receive(test.ended))
+		})
+	}
+}
+
+// refusing returns a kubeconfig of the hub whose user is path's, who may not ask who it is the first times; asked counts
+// how often it did.
+func refusing(g *WithT, t *testing.T, path string, times int64) (kubeconfig string, asked *atomic.Int64) {
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	g.Expect(err).NotTo(HaveOccurred())
+	server, err := url.Parse(config.Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	proxy := httputil.NewSingleHostReverseProxy(server)
+	proxy.Transport, err = rest.TransportFor(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	asked = &atomic.Int64{}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") && asked.Add(1) <= times {
+			http.Error(w, "not yet", http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	through := clientcmdapi.NewConfig()
+	through.Clusters["hub"] = &clientcmdapi.Cluster{Server: front.URL}
+	through.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub"}
+	through.CurrentContext = "hub"
+	kubeconfig = t.TempDir() + "/kubeconfig"
+	g.Expect(clientcmd.WriteToFile(*through, kubeconfig)).To(Succeed())
+	return kubeconfig, asked
 }
 
 func drivers(names ...string) map[string]driver.Factory {

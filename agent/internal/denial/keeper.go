@@ -14,9 +14,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// enough refusals in a row are a denial: an API server that has just started may refuse for a moment, before it has
-// read who has which rights.
-const enough = 3
+// Enough refusals in a row are meant: an API server that has just started may refuse for a moment, before it has read who
+// has which rights.
+const Enough = 3
 
 // ErrShutOut says that what the agent has open on the hub has to end.
 var ErrShutOut = errors.New("the hub has shut this agent out")
@@ -47,7 +47,7 @@ func (k *Keeper) Probed(err error, cluster *v1alpha1.Cluster) {
 	switch {
 	case apierrors.IsForbidden(err):
 		k.refusals++
-		if k.admitted && k.refusals >= enough {
+		if k.admitted && k.refusals >= Enough {
 			k.deny(fmt.Sprintf("the hub refuses this agent, as it does when the cluster is denied or removed: %v", err))
 		}
 	case err != nil || cluster == nil:
