@@ -27,6 +27,9 @@ const (
 	webs, leastWebs = 3, 2
 	// longest is how long a fault may last: longer than the agents' patience.
 	longest = 14 * time.Second
+	// unfinished is how long a disruption budget counts an eviction that was cut off after it had been entered there and
+	// before the pod was deleted: DeletionTimeout in k8s.io/kubernetes/pkg/controller/disruption.
+	unfinished = 2 * time.Minute
 	// rounds of faults lie between two times at which everything has to converge.
 	rounds = 3
 )
@@ -201,7 +204,7 @@ func (h *herd) converge(ctx context.Context) {
 		h.replicas = int(*h.deployment.Spec.Replicas)
 		g.Expect(status.ObservedGeneration).To(Equal(h.deployment.Generation))
 		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.AvailableReplicas}).To(HaveEach(int32(h.replicas)))
-	}).Should(Succeed(), "%s comes to rest as asked", h.member.Name)
+	}).WithTimeout(unfinished+fleettest.Patience).Should(Succeed(), "%s comes to rest as asked", h.member.Name)
 	h.witness.Each(func(journal *fleettest.Journal) { journal.CatchUp(ctx) })
 	// The counts may be from before the last deletion.
 	Eventually(ctx, func() []int { return []int{h.witness.Machines.Available(), len(h.witness.Machines.Live())} }).
