@@ -113,11 +113,19 @@ func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, roun
 			evicted++
 			round.Leaving = append(round.Leaving, nameOf(pod))
 		default:
-			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: err.Error()})
+			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: why(err)})
 			refused = append(refused, *pod)
 		}
 	}
 	return refused, nil
+}
+
+// why tells what refused an eviction. Of a refusal for a budget's sake only the cause names the budget and its counts.
+func why(err error) string {
+	if cause, found := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); found {
+		return cause.Message
+	}
+	return err.Error()
 }
 
 // budgets lists the disruption budgets of the namespaces of pods.

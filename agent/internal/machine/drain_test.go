@@ -158,6 +158,7 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("The disruption budget web ")), "whoever reads it knows which budget")
 		b.Expect(b.admin.Delete(b.t.Context(), budget)).To(Succeed())
 		b.reconcile(machine)
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
