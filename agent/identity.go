@@ -13,9 +13,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 )
 
-// checkIdentity asks the hub who this agent is there, until it answers, and fails if that is not this cluster's agent: no
-// rule of the hub would bind an administrator or another cluster's agent to this one cluster. A credential that the agent
-// has got by joining is its own.
+// checkIdentity asks the hub who this agent is there, until it answers or has refused often enough to mean it, and fails if
+// that is not this cluster's agent: no rule of the hub would bind an administrator or another cluster's agent to this one
+// cluster. A credential that the agent has got by joining is its own.
 func (a *agent) checkIdentity(ctx context.Context) error {
 	if a.HubKubeconfig == "" {
 		return nil
