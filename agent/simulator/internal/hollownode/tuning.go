@@ -24,6 +24,7 @@ func tune(k *kubelet.Kubelet) error {
 		// Watching for plugins takes one of the few inotify instances that a user may have.
 		setField(k, pluginmanager.PluginManager(noPlugins{}), "pluginManager"),
 		paceVolumes(k),
+		orderSandboxStatus(k),
 	)
 }
 
