@@ -14,7 +14,7 @@ import (
 
 // orderSandboxStatus makes the kubelet report a ready sandbox before it goes on with the pod's containers.
 //
-// Of itself (since v1.35) it does that beside them: it reads the pod's status, sets the condition
+// Of itself (since v1.36) it does that beside them: it reads the pod's status, sets the condition
 // PodReadyToStartContainers and writes the status back. A container that starts in between is overwritten:
 // the pod was Ready and is Pending again, until the next sync of the pod more than a minute later. Real
 // runtimes take too long to start a container for that to be seen; this one takes microseconds.
