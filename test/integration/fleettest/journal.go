@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ import (
 )
 
 // Journal is what has happened to the objects of one kind. After a break it goes on with the resource version at
-// which it stopped, and so misses nothing; only an API server that was restarted meanwhile may have forgotten that,
-// and then the journal compares with what is there.
+// which it stopped, and so misses nothing. An API server that was restarted meanwhile has forgotten that, but its etcd
+// has not: then the journal looks at what was there at each version since, for an object may have come and gone.
 type Journal struct {
 	subject
 	client client.WithWatch
@@ -76,6 +77,7 @@ func keepJournal(ctx context.Context, of subject) *Journal {
 	Expect(err).NotTo(HaveOccurred())
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	lister := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+		version = raw.ResourceVersion // Up to there all has been told. Nobody else looks while the watch goes on.
 		return c.Watch(ctx, j.empty(), append(slices.Clone(j.options), &client.ListOptions{Raw: &raw})...)
 	}}
 	done := make(chan struct{})
@@ -83,7 +85,7 @@ func keepJournal(ctx context.Context, of subject) *Journal {
 		defer close(done)
 		for watching.Err() == nil {
 			j.follow(watching, lister, version)
-			version = j.lookAgain(watching)
+			version = j.lookAgain(watching, version)
 		}
 	}()
 	DeferCleanup(func() {
@@ -124,6 +126,45 @@ func (j *Journal) look(ctx context.Context) (string, error) {
 	if err := j.client.List(ctx, now, j.options...); err != nil {
 		return "", err
 	}
+	return now.GetResourceVersion(), j.compare(now)
+}
+
+// lookThrough compares with what was there at each version after the given one until now. It returns up to which
+// version it has come.
+func (j *Journal) lookThrough(ctx context.Context, version string) (string, error) {
+	now := j.empty()
+	if err := j.client.List(ctx, now, j.options...); err != nil {
+		return version, err
+	}
+	seen, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return version, err
+	}
+	last, err := strconv.ParseUint(now.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return version, err
+	}
+	for ; seen < last; seen++ {
+		then := j.empty()
+		at := &client.ListOptions{Raw: &metav1.ListOptions{
+			ResourceVersion: strconv.FormatUint(seen+1, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		}}
+		err := j.client.List(ctx, then, append(slices.Clone(j.options), at)...)
+		if apierrors.IsResourceExpired(err) {
+			then, seen, err = now, last-1, nil // After five minutes etcd has forgotten too.
+		}
+		if err == nil {
+			err = j.compare(then)
+		}
+		if err != nil {
+			return strconv.FormatUint(seen, 10), err
+		}
+	}
+	return strconv.FormatUint(seen, 10), nil
+}
+
+// compare notes how what is there differs from what was there before.
+func (j *Journal) compare(now client.ObjectList) error {
 	there := map[types.UID]bool{}
 	err := j.each(now, func(object client.Object) {
 		there[object.GetUID()] = true
@@ -131,7 +172,7 @@ func (j *Journal) look(ctx context.Context) (string, error) {
 	})
 	j.miss(there)
 	j.weigh()
-	return now.GetResourceVersion(), err
+	return err
 }
 
 // miss notes what has gone while nobody looked.
@@ -146,17 +187,19 @@ func (j *Journal) miss(there map[types.UID]bool) {
 	}
 }
 
-// lookAgain looks until the API server answers.
-func (j *Journal) lookAgain(ctx context.Context) string {
+// lookAgain looks at all that has happened since version, until the API server has answered, and returns up to which
+// version that is.
+func (j *Journal) lookAgain(ctx context.Context, version string) string {
 	ticker := time.NewTicker(Glance)
 	defer ticker.Stop()
 	for {
-		if version, err := j.look(ctx); err == nil {
+		var err error
+		if version, err = j.lookThrough(ctx, version); err == nil {
 			return version
 		}
 		select {
 		case <-ctx.Done():
-			return ""
+			return version
 		case <-ticker.C:
 		}
 	}

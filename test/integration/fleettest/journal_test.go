@@ -1,14 +1,19 @@
 package fleettest
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 // machine is a Machine as a watch shows it.
@@ -78,4 +83,94 @@ func TestAJournalMissesWhatHasGoneWhileNobodyLooked(t *testing.T) {
 	g.Expect(j.Ending()).To(Equal([]string{"a"}))
 	g.Expect(j.Live()).To(Equal([]string{"b"}))
 	g.Expect(j.Verdict()).NotTo(BeEmpty())
+}
+
+func TestAJournalLooksThroughWhatAnAPIServerHasForgotten(t *testing.T) {
+	g := NewWithT(t)
+	environment, err := testenv.Start(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(environment.Stop()).To(Succeed()) }()
+	made := func(name string) *v1alpha1.Machine {
+		one := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		one.Spec.ClusterName = "default"
+		one.Spec.ProviderConfig.ValueRef = &v1alpha1.MachineClassReference{Name: "small"}
+		g.Expect(environment.Client.Create(t.Context(), one)).To(Succeed())
+		return one
+	}
+	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: environment.Client.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	j := newJournal(subject{
+		kind: "Machine", ready: isReady, list: &v1alpha1.MachineList{}, options: []client.ListOption{client.InNamespace("default")},
+	}, c)
+	made("stays")
+	version, err := j.look(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+
+	// Nobody watches while one comes and goes.
+	g.Expect(environment.Client.Delete(t.Context(), made("goes"))).To(Succeed())
+	g.Expect(j.lookAgain(t.Context(), version)).NotTo(Equal(version))
+	g.Expect(j.Ending()).To(Equal([]string{"goes"}))
+	g.Expect(j.Live()).To(Equal([]string{"stays"}))
+	g.Expect(j.Verdict()).To(BeEmpty())
+}
+
+// history is a client of an API server that remembers what was there at each version.
+type history struct {
+	client.WithWatch
+	at   map[string][]v1alpha1.Machine
+	last string
+	// forgotten is the version that is not remembered any more, away the one at which no answer comes, once.
+	forgotten, away string
+}
+
+func (h *history) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	version := h.last
+	if asked.Raw != nil {
+		version = asked.Raw.ResourceVersion
+	}
+	switch version {
+	case h.forgotten:
+		return apierrors.NewResourceExpired("compacted")
+	case h.away:
+		h.away = ""
+		return errors.New("connection refused")
+	}
+	list.SetResourceVersion(version)
+	list.(*v1alpha1.MachineList).Items = h.at[version]
+	return nil
+}
+
+func TestAJournalLooksOnWhereItWasCutOff(t *testing.T) {
+	there := func(machines ...*v1alpha1.Machine) []v1alpha1.Machine {
+		var all []v1alpha1.Machine
+		for _, one := range machines {
+			all = append(all, *one)
+		}
+		return all
+	}
+	a, b := machine("a", true, false), machine("b", true, false)
+	at := map[string][]v1alpha1.Machine{
+		"7": there(a), "8": there(a, b), "9": there(a, machine("b", true, true)), "10": there(a), "11": there(a),
+	}
+	tests := map[string]struct {
+		history history
+		ending  []string
+	}{
+		"one that came and went":                          {history{}, []string{"b"}},
+		"also when the API server goes away in the midst": {history{away: "9"}, []string{"b"}},
+		"not what etcd has forgotten":                     {history{forgotten: "8"}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			test.history.at, test.history.last = at, "11"
+			j := newJournal(subject{kind: "Machine", ready: isReady, list: &v1alpha1.MachineList{}}, &test.history)
+			j.see(watch.Added, a)
+			g.Expect(j.lookAgain(t.Context(), "7")).To(Equal("11"))
+			g.Expect(j.Ending()).To(Equal(test.ending))
+			g.Expect(j.Live()).To(Equal([]string{"a"}))
+			g.Expect(j.Verdict()).To(BeEmpty())
+		})
+	}
 }
