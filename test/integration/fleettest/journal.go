@@ -144,6 +144,9 @@ func (j *Journal) lookThrough(ctx context.Context, version string) (string, erro
 	if err != nil {
 		return version, err
 	}
+	if last < seen {
+		return now.GetResourceVersion(), j.compare(now) // The API server has gone back to an older state.
+	}
 	for ; seen < last; seen++ {
 		then := j.empty()
 		at := &client.ListOptions{Raw: &metav1.ListOptions{

@@ -173,4 +173,10 @@ func TestAJournalLooksOnWhereItWasCutOff(t *testing.T) {
 			g.Expect(j.Verdict()).To(BeEmpty())
 		})
 	}
+	t.Run("from now if the API server has gone back", func(t *testing.T) {
+		g := NewWithT(t)
+		j := newJournal(subject{kind: "Machine", list: &v1alpha1.MachineList{}}, &history{at: at, last: "8"})
+		g.Expect(j.lookAgain(t.Context(), "11")).To(Equal("8"))
+		g.Expect(j.Live()).To(Equal([]string{"a", "b"}))
+	})
 }
