@@ -49,28 +49,32 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	fleet, err := localfleet.Up(limited, options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(fleet.Down()).To(Succeed()) })
-	DeferCleanup(func() { Expect(keepLogs(options.Dir)).To(Succeed()) })
+	DeferCleanup(func() { Expect(keepTraces(options.Dir)).To(Succeed()) })
 	return &Fleet{Fleet: fleet}
 }
 
-// keepLogs copies the logs of hub, agents and control planes to a directory of their own in $HOLLOWFLEET_KEEP_LOGS, if
-// that is set: to see why a spec failed.
-func keepLogs(dir string) error {
+// keepTraces copies the logs of hub, agents and control planes, and what their etcds remember, to a directory of their own
+// in $HOLLOWFLEET_KEEP_LOGS, if that is set: to see why a spec failed. The history of an object is in etcd alone.
+func keepTraces(dir string) error {
 	keep := os.Getenv("HOLLOWFLEET_KEEP_LOGS")
 	if keep == "" {
 		return nil
 	}
-	planes, err := filepath.Glob(filepath.Join(dir, "*", "logs"))
-	if err != nil {
-		return fmt.Errorf("looking for the control planes' logs: %w", err)
-	}
-	for _, logs := range append(planes, filepath.Join(dir, "logs")) {
-		within, err := filepath.Rel(dir, logs)
+	traces := []string{filepath.Join(dir, "logs")}
+	for _, of := range []string{"logs", "etcd/member/snap"} {
+		planes, err := filepath.Glob(filepath.Join(dir, "*", of))
 		if err != nil {
-			return fmt.Errorf("the logs %s: %w", logs, err)
+			return fmt.Errorf("looking for %s of the control planes: %w", of, err)
 		}
-		if err := os.CopyFS(filepath.Join(keep, filepath.Base(dir), within), os.DirFS(logs)); err != nil {
-			return fmt.Errorf("keeping the logs %s: %w", logs, err)
+		traces = append(traces, planes...)
+	}
+	for _, trace := range traces {
+		within, err := filepath.Rel(dir, trace)
+		if err != nil {
+			return fmt.Errorf("what is left in %s: %w", trace, err)
+		}
+		if err := os.CopyFS(filepath.Join(keep, filepath.Base(dir), within), os.DirFS(trace)); err != nil {
+			return fmt.Errorf("keeping %s: %w", trace, err)
 		}
 	}
 	return nil
