@@ -64,11 +64,7 @@ func expectHub(ctx context.Context) {
 	called := time.Now()
 	first, lease := coordinationv1.LeaseSpec{}, &coordinationv1.Lease{}
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
-		select {
-		case <-fleet.HubProcess.Done():
-			g.Expect(fleet.StartHubProcess(ctx)).To(Succeed())
-		default:
-		}
+		g.Expect(fleet.SuperviseHub(ctx)).To(Succeed())
 		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKey{Namespace: "hollowfleet-system", Name: "hollowfleet-hub"}, lease)).To(Succeed())
 		g.Expect(lease.Spec.RenewTime).NotTo(BeNil())
 		g.Expect(lease.Spec.RenewTime.Time).To(BeTemporally(">", called))
@@ -112,6 +108,7 @@ func conditionOf(ctx context.Context, g Gomega, member *localfleet.Member, condi
 func expectCondition(ctx context.Context, member *localfleet.Member, conditionType string, status metav1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(fleet.SuperviseHub(ctx)).To(Succeed())
 		condition := conditionOf(ctx, g, member, conditionType)
 		g.Expect(condition.Status).To(Equal(status), "%+v", condition)
 		g.Expect(condition.Reason).To(Equal(reason), "%+v", condition)

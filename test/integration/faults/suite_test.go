@@ -55,6 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		HubArgs:   []string{"--heartbeat-period", "1s", "--heartbeat-grace", "8s"},
 		AgentArgs: []string{"--freeze-after", freezeAfter.String()},
 	})
+	fleet.KeepHub = true
 	broken, other = fleet.Members[0], fleet.Members[1]
 	for _, member := range fleet.Members {
 		fleet.NewDeployment(ctx, member, residents, 1)

@@ -84,6 +84,9 @@ func (f *Fleet) ExpectReady(ctx context.Context, member *localfleet.Member, pool
 	GinkgoHelper()
 	var machines []v1alpha1.Machine
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		if f.KeepHub {
+			g.Expect(f.SuperviseHub(ctx)).To(Succeed())
+		}
 		machines = f.MachinesOf(ctx, g, member, pool)
 		nodes := map[string]corev1.Node{}
 		for _, node := range NodesOf(ctx, g, member, pool) {

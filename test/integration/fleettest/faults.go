@@ -217,14 +217,20 @@ func Running(p *process.Process) bool {
 
 // Supervise starts hub and agents again when they have ended, as their Deployments would do.
 func (f *Fleet) Supervise(ctx context.Context) error {
-	var problems []error
-	if !Running(f.HubProcess) {
-		problems = append(problems, f.StartHubProcess(ctx))
-	}
+	problems := []error{f.SuperviseHub(ctx)}
 	for _, member := range f.Members {
 		if !Running(member.Agent) {
 			problems = append(problems, f.StartAgent(ctx, member))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// SuperviseHub starts the hub again when it has ended. It ends whenever it cannot renew its lease in time, also because the
+// machine is too busy.
+func (f *Fleet) SuperviseHub(ctx context.Context) error {
+	if Running(f.HubProcess) {
+		return nil
+	}
+	return f.StartHubProcess(ctx)
 }

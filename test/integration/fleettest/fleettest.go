@@ -25,6 +25,8 @@ const (
 // Fleet is a running fleet.
 type Fleet struct {
 	*localfleet.Fleet
+	// KeepHub lets ExpectReady start a hub again that has ended. A suite in which the hub is to stay away leaves it false.
+	KeepHub bool
 	// cables are there if it was started with them.
 	cables *Cables
 }
@@ -50,6 +52,11 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(fleet.Down()).To(Succeed()) })
 	DeferCleanup(func() { Expect(keepTraces(options.Dir)).To(Succeed()) })
+	DeferCleanup(func() {
+		found, err := panics(filepath.Join(options.Dir, "logs"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(BeEmpty(), "neither hub nor agents panic")
+	})
 	return &Fleet{Fleet: fleet}
 }
 
