@@ -4,7 +4,8 @@
 #
 # SEED is that of the first round; 0 draws one. With "whole", each round has all faults, not a draw of them. The suites and
 # the programs are copied at the beginning, so that a build meanwhile changes nothing. Logs go to bin/test-logs, those of
-# hubs, agents and control planes too if a suite fails, with the data of their etcds: it has the history of each object.
+# hubs, agents and control planes too if a suite fails, with the data of their etcds: its write-ahead log has the last changes
+# of each object.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 times=$1 seed=$2 whole=${3:-}

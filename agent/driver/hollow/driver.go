@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freshness"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -29,6 +30,8 @@ type Driver struct {
 	options     Options
 	environment driver.Environment
 	expiries    expiries
+	// pods is what the host's API server itself has told of the pods.
+	pods freshness.Memory
 }
 
 // Factory returns a Factory of drivers with these options.
@@ -71,6 +74,7 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
 		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
 	}
+	d.pods.Told(pod)
 	return d.instance(ctx, pod, request)
 }
 
@@ -120,7 +124,7 @@ func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instan
 	pod := &corev1.Pod{}
 	key := client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: request.Machine.Name}
 	err := d.environment.Host.Client.Get(ctx, key, pod)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && d.pods.Behind(pod) {
 		pod, err = d.readPod(ctx, request.Machine.Name)
 	}
 	if err != nil {
@@ -134,6 +138,7 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 	pod, err := d.readPod(ctx, machine.Name)
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
+		d.pods.Forget(client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: machine.Name})
 	case err != nil:
 		return err
 	case pod.DeletionTimestamp == nil:
@@ -185,6 +190,7 @@ func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, erro
 	if err := d.own(pod, "pod"); err != nil {
 		return nil, err
 	}
+	d.pods.Told(pod)
 	return pod, nil
 }
 

@@ -162,6 +162,63 @@ func TestTokenIsReplacedUntilTheNodeHasJoined(t *testing.T) {
 	g.Expect(b.pod(g, "m1").UID).To(Equal(pod.UID), "the pod stays")
 }
 
+func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	request := b.request("m1")
+	_, err := b.Create(t.Context(), request)
+	g.Expect(err).NotTo(HaveOccurred())
+	created := b.pod(g, "m1")
+	running := created.DeepCopy()
+	running.Status.Phase = corev1.PodRunning
+	g.Expect(b.client.Status().Update(t.Context(), running)).To(Succeed())
+	ready := running.DeepCopy()
+	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	g.Expect(b.client.Status().Update(t.Context(), ready)).To(Succeed())
+
+	var cached *corev1.Pod
+	d := &Driver{options: b.options, environment: b.environment}
+	d.environment.Host.Client = podCache{Client: b.client, cached: &cached}
+	for _, cached = range []*corev1.Pod{nil, created, running, running, ready} {
+		found, err := d.Get(t.Context(), request)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(found.State).To(Equal(driver.Running), "the API server has told so at the first look")
+	}
+
+	g.Expect(b.client.Delete(t.Context(), created)).To(Succeed())
+	_, err = d.readPod(t.Context(), "m1")
+	g.Expect(err).To(MatchError(driver.ErrNotFound))
+	_, err = d.Create(t.Context(), request)
+	g.Expect(err).NotTo(HaveOccurred())
+	found, err := d.Get(t.Context(), request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.State).To(Equal(driver.Pending), "the cache still has the pod before")
+
+	g.Expect(d.Delete(t.Context(), request.Machine)).To(Succeed())
+	cached = running
+	_, err = d.Get(t.Context(), request)
+	g.Expect(err).To(MatchError(driver.ErrNotFound), "the cache goes through the past of a pod that is gone")
+	g.Expect(d.Delete(t.Context(), request.Machine)).To(Succeed())
+	g.Expect(d.pods.Behind(running)).To(BeFalse(), "of a Machine that is gone nothing is kept")
+}
+
+// podCache is a client whose cache holds one pod, or none, as the test says.
+type podCache struct {
+	client.Client
+	cached **corev1.Pod
+}
+
+func (c podCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	pod, isPod := object.(*corev1.Pod)
+	switch {
+	case !isPod:
+		return c.Client.Get(ctx, key, object, options...)
+	case *c.cached == nil:
+		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	(*c.cached).DeepCopyInto(pod)
+	return nil
+}
+
 func TestTokenExpiryIsReadAgainAfterARestart(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	_, err := b.Create(t.Context(), b.request("m1"))

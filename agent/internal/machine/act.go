@@ -36,14 +36,14 @@ func (c *Controller) step(ctx context.Context, s *scope, action plan.Action) err
 	case plan.CordonNode:
 		err := node.Cordon(ctx, c.Target, s.Node, node.ForUpdate)
 		s.Update.Cordoned = err == nil
-		c.cordons.note(s.Node.UID, s.Node.ResourceVersion)
+		c.nodes.Told(s.Node)
 		return err
 	case plan.DrainNode:
 		return c.drainForUpdate(ctx, s)
 	case plan.UncordonNode:
 		err := node.Uncordon(ctx, c.Target, s.Node)
 		s.Update.Cordoned = err != nil
-		c.cordons.note(s.Node.UID, s.Node.ResourceVersion)
+		c.nodes.Told(s.Node)
 		return err
 	case plan.RemoveInstance:
 		return c.removeEnded(ctx, s)

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freshness"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -109,8 +110,8 @@ type Drainer interface {
 type Controller struct {
 	Deps
 	hubWrites, nodeWrites *writes
-	// cordons are the agent's own cordons and what took them back.
-	cordons   *writes
+	// nodes is what the target's API server itself has told of the Nodes, as the answer to a cordon too.
+	nodes     freshness.Memory
 	stalls    *stalls
 	repairs   *flowcontrol.Backoff
 	events    *recorder
@@ -161,7 +162,6 @@ func New(deps Deps) (*Controller, error) {
 		Deps:       deps,
 		hubWrites:  newWrites(deps.Clock),
 		nodeWrites: newWrites(deps.Clock),
-		cordons:    newWrites(deps.Clock),
 		stalls:     newStalls(deps.StallAfter),
 		repairs:    flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
 		events:     newRecorder(deps.Recorder, deps.Clock, deps.Metrics),

@@ -262,5 +262,6 @@ func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.replaced.Delete(machine.UID)
 	c.repairs.DeleteEntry(string(machine.UID))
 	c.Pace.Forget(machine.UID)
+	c.nodes.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
 	c.wakeNext(machine)
 }

@@ -62,6 +62,9 @@ type bed struct {
 	// refresh is what reading the hub's Cluster does.
 	refresh func() error
 
+	// cachedNodes is what the agent's cache holds of Nodes while a test holds the cache back; nil is none.
+	cachedNodes map[string]*corev1.Node
+
 	// faults of the agent's clients, by "verb Kind", used up one by one; failure is their error, if not one of the test.
 	mu      sync.Mutex
 	faults  map[string]int
@@ -168,6 +171,18 @@ func (b *bed) FrozenSince(t time.Time) time.Duration {
 // intercepted is the agent's client: it counts writes to Machines and fails where a test wants it to.
 func (b *bed) intercepted() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			node, isNode := o.(*corev1.Node)
+			cached, held := b.cachedNodes[key.Name]
+			switch {
+			case !isNode || !held:
+				return c.Get(ctx, key, o, options...)
+			case cached == nil:
+				return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+			}
+			cached.DeepCopyInto(node)
+			return nil
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if err := b.fault("patch", o); err != nil {
 				return err

@@ -254,10 +254,9 @@ func (c *Controller) judgeRepair(s *scope) {
 func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	found := nodeOf(s.Machine)
 	err := c.Target.Get(ctx, client.ObjectKeyFromObject(found), found)
-	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil || err == nil && c.cordons.stale(found) {
-		// Gone, or no longer carrying the label by which the cache selects; or the cache does not know yet whether
-		// it is cordoned.
-		err = c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
+	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil || err == nil && c.nodes.Behind(found) {
+		// Gone, or no longer carrying the label by which the cache selects; or the cache is behind.
+		err = c.readNode(ctx, found)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -277,6 +276,15 @@ func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	}
 	s.Node = found
 	return c.compareNode(s, found)
+}
+
+// readNode gets a Node from the target's API server.
+func (c *Controller) readNode(ctx context.Context, into *corev1.Node) error {
+	err := c.TargetReader.Get(ctx, client.ObjectKeyFromObject(into), into)
+	if err == nil {
+		c.nodes.Told(into)
+	}
+	return err
 }
 
 func (c *Controller) compareNode(s *scope, found *corev1.Node) error {

@@ -73,6 +73,29 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(len(b.writes())).To(BeNumerically("<=", 4), "draining, updating, not ready, through")
 		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
 	})
+	t.Run("should know its own cordon, and that it took it back, while the cache does not", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("inplace-behind")
+		b.ready(machine)
+		before := b.node(machine.Name)
+		pod := b.pod(machine.Name, "web")
+		b.change(machine, `{"size":2}`)
+		b.cachedNodes = map[string]*corev1.Node{machine.Name: before}
+		b.reconcile(machine)
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+		b.end(pod)
+		_, err := b.tryReconcile(machine)
+		b.Expect(err).NotTo(HaveOccurred(), "cordoned once more, which conflicts")
+		b.Expect(b.driver.Calls()).To(ContainElement("Update inplace-behind"))
+
+		b.cachedNodes[machine.Name] = b.node(machine.Name)
+		b.updated(machine)
+		own := b.node(machine.Name)
+		own.Spec.Unschedulable = true
+		b.Expect(b.admin.Update(b.t.Context(), own)).To(Succeed())
+		b.reconcile(machine)
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "somebody else's cordon was taken back")
+	})
 	t.Run("should drain nothing when the driver cannot update in place", func(t *testing.T) {
 		b := newBed(t)
 		b.driver.RefuseInPlace()

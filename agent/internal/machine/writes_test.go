@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -34,6 +36,33 @@ func TestWrites(t *testing.T) {
 	clock.Step(writeMemory + time.Second)
 	w.note("c", "1")
 	g.Expect(w.byUID).To(HaveLen(1), "old memories pile up")
+}
+
+func TestReadinessIsNotLostToACacheThatIsBehind(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("behind")
+	b.reconcile(machine)
+	node := b.join(machine)
+	b.reconcile(machine)
+	b.Expect(machine.Spec.ProviderID).NotTo(BeNil())
+	registered := b.node(machine.Name)
+	b.cachedNodes = map[string]*corev1.Node{node.Name: nil}
+	b.setReady(node, corev1.ConditionTrue)
+	b.reconcile(machine)
+	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady), "what the cache lacks is asked of the API server")
+	b.writes()
+
+	b.cachedNodes[node.Name] = registered
+	for range 2 {
+		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady), "the cache goes through what has been")
+	}
+	b.Expect(b.writes()).To(BeEmpty())
+
+	b.cachedNodes = nil
+	b.setReady(node, corev1.ConditionFalse)
+	b.reconcile(machine)
+	b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady), "the cache has come as far")
 }
 
 func TestAStaleCacheIsNotActedOn(t *testing.T) {
