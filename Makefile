@@ -13,7 +13,7 @@ export CGO_ENABLED := 0
 # Every module is built from its own go.mod, so a build means the same with and without go.work.
 export GOWORK := off
 
-MODULES := . apis agent/simulator hack/tools
+MODULES := . apis internal/owneddir agent/simulator hack/tools
 BIN := bin
 export HOLLOWFLEET_BIN := $(CURDIR)/$(BIN)
 
@@ -35,11 +35,12 @@ TOOLS_KEY := $(shell { go env GOVERSION; cat hack/tools/go.mod; } 2>/dev/null | 
 TOOLS := $(BIN)/tools/$(TOOLS_KEY)
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
+GOVULNCHECK := $(TOOLS)/govulncheck
 HEARTBEAT := $(BIN)/tools/heartbeat
 
-# Open Cluster Management's registration program, for make test-ocm only.
+# Open Cluster Management's own programs and webhook configurations, for make test-ocm only.
 OCM_VERSION := v1.2.1
-OCM_REGISTRATION := $(BIN)/ocm/$(OCM_VERSION)/registration
+OCM := $(BIN)/ocm/$(OCM_VERSION)
 
 # cluster-autoscaler itself, for make test-autoscaler only: from a clone of its repository in AUTOSCALER_SOURCE, else from
 # the network.
@@ -67,6 +68,7 @@ FOR ?= 2m
 SEED ?= 0
 TIMES ?= 10
 WHOLE ?=
+FUZZTIME ?= 1m
 export TESTFLAGS ?=
 
 ##@ Use it
@@ -76,7 +78,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -145,20 +147,33 @@ clean: ## Remove all that make built. Go's own caches stay.
 ##@ Check it
 
 .PHONY: test
-test: build ## Run all tests: units and controllers, then integration.
+test: build ## Run every test but the long ones: units and controllers, then integration. What a change needs.
+	@hack/test.sh short unit integration
+
+.PHONY: test-long
+test-long: build ## Run every test, the long ones too, and fuzz each decoder for FUZZTIME=1m: about two hours.
 	@hack/test.sh unit integration
+	@hack/fuzz.sh $(FUZZTIME) $(MODULES)
 
 .PHONY: test-unit
 test-unit: build ## Run the tests of every module but the integration tests. Controllers get a real API server.
 	@hack/test.sh unit
 
 .PHONY: test-integration
-test-integration: build ## Run the real hub and agents against several real control planes.
+test-integration: build ## Run the real hub and agents against several real control planes, the long tests too.
 	@hack/test.sh integration
 
+.PHONY: fuzz
+fuzz: build ## Fuzz each decoder and parser for FUZZTIME=1m.
+	@hack/fuzz.sh $(FUZZTIME) $(MODULES)
+
+.PHONY: vulncheck
+vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what is built. It needs the network, for the Go vulnerability database.
+	@failed=0; for module in $(MODULES); do echo "== $$module"; (cd $$module && "$(CURDIR)/$(GOVULNCHECK)" ./...) || failed=1; done; exit $$failed
+
 .PHONY: test-ocm
-test-ocm: build $(OCM_REGISTRATION) ## Run the hub beside Open Cluster Management's own registration program, which is built for it.
-	@HOLLOWFLEET_OCM_REGISTRATION=$(CURDIR)/$(OCM_REGISTRATION) go test -count=1 -vet=off -timeout 15m -v ./test/integration/ocm
+test-ocm: build $(OCM)/placement ## Run the hub beside Open Cluster Management's own registration, webhooks and placement, which are built for it.
+	@HOLLOWFLEET_OCM=$(CURDIR)/$(OCM) go test -count=1 -vet=off -timeout 30m -v ./test/integration/ocm
 
 .PHONY: test-autoscaler
 test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.
@@ -182,17 +197,18 @@ $(HEARTBEAT): $(wildcard hack/tools/heartbeat/*.go)
 	@cd hack/tools && go build -buildvcs=false -o "$(CURDIR)/$@" ./heartbeat
 	@touch $@
 
-$(OCM_REGISTRATION): hack/ocm-registration.sh
-	@echo "building OCM's registration program $(OCM_VERSION): a few minutes with an empty cache"
-	@hack/ocm-registration.sh $(OCM_VERSION) $@
+$(OCM)/placement: hack/ocm.sh
+	@echo "building OCM's programs $(OCM_VERSION): a few minutes with an empty cache"
+	@hack/ocm.sh $(OCM_VERSION) $(@D)
 
 $(CLUSTER_AUTOSCALER): hack/cluster-autoscaler.sh
 	@echo "building $(AUTOSCALER_VERSION): a few minutes with an empty cache"
 	@hack/cluster-autoscaler.sh $(AUTOSCALER_VERSION) $@ $(AUTOSCALER_SOURCE)
 
 $(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(GOVULNCHECK): PACKAGE := golang.org/x/vuln/cmd/govulncheck
 $(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-$(CONTROLLER_GEN) $(GOLANGCI_LINT): | $(HEARTBEAT)
+$(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOVULNCHECK): | $(HEARTBEAT)
 	@find $(BIN)/tools -mindepth 1 -maxdepth 1 -type d ! -name $(TOOLS_KEY) -exec rm -rf {} +
 	@cd hack/tools && "$(CURDIR)/$(HEARTBEAT)" -name $(@F) -packages '$(PACKAGE)' -- \
 		go build -v -buildvcs=false -o "$(CURDIR)/$@" $(PACKAGE)

@@ -48,7 +48,7 @@ func (f *fixture) acknowledge(finding string) {
 	cluster := f.clusterNow()
 	before := cluster.DeepCopy()
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
-	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubUserAnnotation, "somebody")
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubUserAnnotation, "alice")
 	f.Expect(f.admin.Patch(context.Background(), cluster, client.MergeFrom(before))).To(Succeed())
 }
 
@@ -96,6 +96,7 @@ func (f *fixture) stop() {
 }
 
 func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	f := start(t, "known-1", nil)
 	f.accept()
 	f.beat()
@@ -125,7 +126,7 @@ func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
 	again.goes(&v1alpha1.Machine{}, again.cluster, machine.Name)
 	again.Eventually(again.exists(&corev1.Pod{}, hostNamespace, "known-1-n")).WithTimeout(agenttest.Wait).Should(Succeed())
 	again.Eventually(func() string { return again.clusterNow().Status.UnacknowledgedHub }).WithTimeout(agenttest.Wait).Should(BeEmpty())
-	again.Expect(again.log.String()).To(ContainSubstring("user=somebody"))
+	again.Expect(again.log.String()).To(ContainSubstring("user=alice"))
 
 	// What was acknowledged is the hub that the next process knows.
 	again.stop()
@@ -135,6 +136,7 @@ func TestAHubThatWasRestoredIsAcknowledged(t *testing.T) {
 }
 
 func TestTheVerdictIsToldBeforeTheLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	f := start(t, "known-2", nil)
 	f.accept()
 	f.waitKnown()
@@ -165,6 +167,7 @@ func TestTheVerdictIsToldBeforeTheLeaseIsRenewed(t *testing.T) {
 
 // A Lease that was renewed before the hub was compared still tells of the time before.
 func TestWhatTheLeaseShowedIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	f := start(t, "known-3", nil)
 	f.accept()
 	f.waitKnown()
@@ -190,6 +193,7 @@ func TestWhatTheLeaseShowedIsNotForgotten(t *testing.T) {
 }
 
 func TestAClusterThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
 	f := start(t, "known-4", nil)
 	f.accept()
 	f.beat()
@@ -214,6 +218,7 @@ func TestAClusterThatWasMadeAnew(t *testing.T) {
 }
 
 func TestMachinesThatAreAllGoneAtOnce(t *testing.T) {
+	t.Parallel()
 	f := start(t, "known-5", nil)
 	f.accept()
 	f.beat()

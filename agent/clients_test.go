@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,9 +31,9 @@ var makers = map[string][]string{
 var clientsets = []string{"New", "NewForConfig", "NewForConfigOrDie", "NewForConfigAndClient", "NewSimpleClientset"}
 
 // allowed is the one package that may make clients.
-const allowed = "internal/connect"
+const allowed = "internal/clients"
 
-// exceptions are what other files may use. The caches' clients are looked after by another test.
+// exceptions are what other files may use. That those of the caches are gated is another test's.
 var exceptions = map[string][]string{"work.go": {"cluster.New", "manager.New"}}
 
 // A client that was made elsewhere would go past the freeze gate.
@@ -56,46 +58,21 @@ func TestOnlyOnePackageMakesClients(t *testing.T) {
 	}
 }
 
-// The clients of the caches go past the freeze gate, too. They may be read from; else they are the gate's.
+// The clients of the caches are made with a configuration that passes the freeze gate, and so are the events that they send.
 func TestTheClientsOfCachesAreGated(t *testing.T) {
-	gated := 0
+	gates := map[string][]string{}
 	walk(t, func(path string) {
-		all, through := cacheClients(parse(t, path))
-		gated += through
-		if all > through {
-			t.Errorf("%s: %d of %d uses of GetClient or GetHTTPClient neither pass Gate.Client or Gate.HubClient nor only read", path, all-through, all)
+		for maker, gate := range cacheGates(parse(t, path)) {
+			gates[maker] = append(gates[maker], gate)
 		}
 	})
-	if gated < 4 {
-		t.Errorf("only %d clients are gated: the test looks in the wrong place", gated)
+	want := map[string][]string{"manager.New": {"a.hub HubRoundTripper"}, "cluster.New": {"config RoundTripper"}}
+	if !maps.EqualFunc(gates, want, slices.Equal) {
+		t.Errorf("caches are made with the gates %v, want %v", gates, want)
 	}
 }
 
-// Events are told past the freeze gate: a frozen agent says what it does not do. The recorder is made in one place, and
-// nobody takes the configuration of a cache to make a client of their own.
-func TestOnlyEventsAreToldPastTheGate(t *testing.T) {
-	recorders := 0
-	walk(t, func(path string) {
-		ast.Inspect(parse(t, path), func(n ast.Node) bool {
-			selector, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			switch selector.Sel.Name {
-			case "GetEventRecorder":
-				recorders++
-			case "GetEventRecorderFor", "GetConfig":
-				t.Errorf("%s: uses %s: changes made with it pass no gate", path, selector.Sel.Name)
-			}
-			return true
-		})
-	})
-	if recorders != 1 {
-		t.Errorf("%d recorders are made, want one", recorders)
-	}
-}
-
-// What goes past the freeze gate is allowed in this package alone, and by name: nobody else makes an allowance.
+// What goes past the freeze gate is allowed in this package alone, and by name: no other package may do it.
 func TestWritesPastTheGateAreAllowedInOnePlace(t *testing.T) {
 	uses, named := 0, 0
 	walk(t, func(path string) {
@@ -112,11 +89,11 @@ func TestWritesPastTheGateAreAllowedInOnePlace(t *testing.T) {
 		})
 	})
 	if uses != named || uses < 4 {
-		t.Errorf("%d of %d uses of Ungated are given what connect allows: want all, and the store, the credential, the acquaintance and the reports among them", named, uses)
+		t.Errorf("%d of %d uses of Ungated are given what package clients allows: want all, and the store, the credential, the hub identity and the reports among them", named, uses)
 	}
 }
 
-// allows tells whether call is Ungated(connect.Something(...)).
+// allows tells whether call is Ungated(clients.Something(...)).
 func allows(call *ast.CallExpr) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != "Ungated" || len(call.Args) != 1 {
@@ -131,7 +108,7 @@ func allows(call *ast.CallExpr) bool {
 		return false
 	}
 	from, ok := function.X.(*ast.Ident)
-	return ok && from.Name == "connect" && slices.Contains([]string{"Reports", "Credentials", "Keeping", "Identity"}, function.Sel.Name)
+	return ok && from.Name == "clients" && slices.Contains([]string{"Reports", "Credentials", "Keeping", "Identity"}, function.Sel.Name)
 }
 
 // walk visits all of the agent's own files that are no tests, outside of what makes the clients.
@@ -153,42 +130,26 @@ func walk(t *testing.T, visit func(path string)) {
 	}
 }
 
-// cacheClients counts the uses of GetClient and its like, also those that do not call it, and how many of them go into
-// the gate or only read.
-func cacheClients(file *ast.File) (all, through int) {
-	isGetClient := func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return false
-		}
-		selector, ok := call.Fun.(*ast.SelectorExpr)
-		return ok && selector.Sel.Name == "GetClient"
-	}
+// cacheGates returns what the caches of a file are made with: the configuration and the gate that it passes, by maker.
+func cacheGates(file *ast.File) map[string]string {
+	gates := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if selector, ok := n.(*ast.SelectorExpr); ok && (selector.Sel.Name == "GetClient" || selector.Sel.Name == "GetHTTPClient") {
-			all++
-		}
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
-		selector, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok {
+		maker := types.ExprString(call.Fun)
+		if maker != "manager.New" && maker != "cluster.New" {
 			return true
 		}
-		switch selector.Sel.Name {
-		case "Client", "HubClient":
-			if len(call.Args) == 1 && isGetClient(call.Args[0]) {
-				through++
-			}
-		case "Get", "List":
-			if isGetClient(selector.X) {
-				through++
-			}
+		gates[maker] = "none"
+		if config, ok := call.Args[0].(*ast.CallExpr); ok && types.ExprString(config.Fun) == "clients.Gated" {
+			_, gate, _ := strings.Cut(types.ExprString(config.Args[1]), "gate.")
+			gates[maker] = types.ExprString(config.Args[0]) + " " + gate
 		}
 		return true
 	})
-	return all, through
+	return gates
 }
 
 func parse(t *testing.T, path string) *ast.File {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/csrapprover"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
@@ -28,9 +28,9 @@ import (
 )
 
 // addMachineController looks at a Machine when it, its MachineClass, its Node or its instance changes, and at the thaw.
-func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker, rollCall *machine.RollCall) error {
+func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine.Controller, waker *machine.Waker, preThawSync *machine.PreThawSync) error {
 	made, err := controller.New("machine", c.hub, controller.Options{
-		Reconciler: deciding(monitor, rollCall.Over(machines.Reconciler())), MaxConcurrentReconciles: workers,
+		Reconciler: deciding(monitor, preThawSync.Wrap(machines.Reconciler())), MaxConcurrentReconciles: workers,
 		ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false), RateLimiter: reconciler.Retries(),
 		LogConstructor: logs(c, "machine", machineLog),
 	})
@@ -39,7 +39,7 @@ func addMachineController(c clusters, monitor *freeze.Monitor, machines *machine
 	}
 	namespace := machines.ClusterName
 	sources := []source.Source{
-		source.Kind(c.hub.GetCache(), &v1alpha1.Machine{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Machine]{}),
+		source.Kind(c.hub.GetCache(), &v1alpha1.Machine{}, machines.Handler()),
 		source.Kind(c.hub.GetCache(), &v1alpha1.MachineClass{}, handler.TypedEnqueueRequestsFromMapFunc(machinesOf(c.hub.GetCache()))),
 		source.Kind(c.target.GetCache(), &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, n *corev1.Node) []reconcile.Request {
@@ -109,16 +109,16 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 	}
 }
 
-// addRequestController looks at certificate requests that nobody has decided on.
-func addRequestController(c clusters, monitor *freeze.Monitor, requests *approver.Controller, thaws <-chan struct{}) error {
-	made, err := controller.New("approver", c.hub, controller.Options{
+// addRequestController looks at certificate requests that are neither approved nor denied.
+func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrapprover.Controller, thaws <-chan struct{}) error {
+	made, err := controller.New("csrapprover", c.hub, controller.Options{
 		Reconciler: deciding(monitor, requests), ReconciliationTimeout: reconcileTimeout, NeedLeaderElection: ptr.To(false),
-		RateLimiter: reconciler.Retries(), LogConstructor: logs(c, "approver", requestLog),
+		RateLimiter: reconciler.Retries(), LogConstructor: logs(c, "csrapprover", requestLog),
 	})
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)
 	}
-	open := predicate.NewTypedPredicateFuncs(approver.Open)
+	open := predicate.NewTypedPredicateFuncs(csrapprover.Open)
 	sources := []source.Source{
 		source.Kind(c.target.GetCache(), &certificatesv1.CertificateSigningRequest{},
 			&handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{}, open),

@@ -40,8 +40,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 // fixture is an agent that runs with the rights it has in production, beside the hub's part played by the test.

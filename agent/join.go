@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/acquaintance"
-	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
-	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/report"
+	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ const leaveTimeout = 3 * time.Second
 
 // way is the agent's way to the hub.
 type way struct {
-	connect.Source
+	clients.Source
 	// server is where the hub was when the agent started.
 	server string
 	// follow keeps the source fresh until its context ends.
@@ -35,32 +36,32 @@ type way struct {
 }
 
 // openCredential opens the place where the agent keeps what is its own, and makes the way to a hub that it joins.
-func (a *agent) openCredential(ctx context.Context, target *connect.Direct, userAgent string) error {
+func (a *agent) openCredential(ctx context.Context, target *clients.Direct, userAgent string) error {
 	if a.CredentialDir != "" {
 		var err error
-		if a.dir, err = credential.NewDir(a.CredentialDir); err != nil {
+		if a.dir, err = clientcert.NewDir(a.CredentialDir); err != nil {
 			return &UsageError{Err: fmt.Errorf("--credential-dir: %w", err)}
 		}
 	}
 	if a.HubKubeconfig != "" {
 		return nil
 	}
-	var store credential.Store = a.dir
+	var store clientcert.Store = a.dir
 	if a.CredentialSecret != "" {
 		key, err := a.secretKey()
 		if err != nil {
 			return &UsageError{Err: err}
 		}
-		store = credential.NewSecret(target.Ungated(connect.Keeping("Secret", key)), key)
+		store = clientcert.NewSecret(target.Ungated(clients.Keeping("Secret", key)), key)
 	}
 	var err error
 	a.way, err = a.joining(ctx, store, userAgent)
 	return err
 }
 
-// ready is the way with a kubeconfig that somebody else keeps.
+// ready is the way with a kubeconfig that another program renews.
 func (a *agent) ready() (way, error) {
-	files, err := credential.NewFiles(a.HubKubeconfig, a.clock, a.Log.WithName("credential"))
+	files, err := clientcert.NewFiles(a.HubKubeconfig, a.clock, a.Log.WithName("clientcert"), a.acceptIdentity)
 	if err != nil {
 		return way{}, fmt.Errorf("--hub-kubeconfig: %w", err)
 	}
@@ -72,25 +73,25 @@ func (a *agent) ready() (way, error) {
 }
 
 // joining is the way with a credential that the agent gets and keeps itself.
-func (a *agent) joining(ctx context.Context, store credential.Store, userAgent string) (way, error) {
+func (a *agent) joining(ctx context.Context, store clientcert.Store, userAgent string) (way, error) {
 	bounded, cancel := context.WithTimeout(ctx, longestTimeout)
 	defer cancel()
-	server, err := credential.Server(bounded, a.BootstrapKubeconfig, a.ClusterName, store)
+	server, err := clientcert.Server(bounded, a.BootstrapKubeconfig, a.ClusterName, store)
 	if err != nil {
 		return way{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
 	}
-	keeper, err := credential.New(credential.Options{
+	keeper, err := clientcert.New(clientcert.Options{
 		Cluster: a.ClusterName, Bootstrap: a.BootstrapKubeconfig, Store: store, Lifetime: a.CertificateLifetime,
 		Dial: func(config *rest.Config) (client.Client, error) {
 			own := rest.CopyConfig(config)
 			own.UserAgent = userAgent
-			direct, err := connect.NewDirect(own)
+			direct, err := clients.NewDirect(own)
 			if err != nil {
 				return nil, err
 			}
-			return direct.Ungated(connect.Credentials(a.ClusterName)), nil
+			return direct.Ungated(clients.Credentials(a.ClusterName)), nil
 		},
-		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("credential"), Metrics: credential.NewMetrics(a.registry),
+		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("clientcert"), Metrics: clientcert.NewMetrics(a.registry),
 	})
 	if err != nil {
 		return way{}, err
@@ -102,40 +103,40 @@ func (a *agent) joining(ctx context.Context, store credential.Store, userAgent s
 func (a *agent) probeHub(ctx context.Context) error {
 	err := a.hubProbe.Probe(ctx)
 	a.denial.Probed(err, a.hubProbe.Cluster())
-	var none *credential.NotYetError
+	var none *clientcert.NotYetError
 	if waiting := a.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
 		return fmt.Errorf("%w; waiting for %s", err, waiting)
 	}
 	return err
 }
 
-// claim takes the credential directory, for which it waits, and gives the agent its identity.
+// claim takes the credential directory, for which it waits, and gives this process its identity, which no other process has.
 //
-// With a directory the identity outlives the process: whoever has the directory's lock knows that the process
-// before is no more, and goes on with its Lease at once. Without one it is a new one each time, so that a killed
-// agent's successor waits until the Lease has expired. The host's name is part of it, because a directory may be
-// copied.
-func (a *agent) claim(ctx context.Context) (identity string, err error) {
+// With a directory, predecessors are the processes that had it before: the process that holds the directory's lock knows
+// that they are no more, and goes on with their Lease at once. Without one a killed agent's successor waits until the
+// Lease has expired.
+func (a *agent) claim(ctx context.Context) (identity string, predecessors []string, err error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("reading the host's name: %w", err)
+		return "", nil, fmt.Errorf("reading the host's name: %w", err)
 	}
+	identity = host + "_" + uuid.NewString()
 	if a.dir == nil {
-		return host + "_" + uuid.NewString(), nil
+		return identity, nil, nil
 	}
 	ticker := a.clock.NewTicker(joinInterval)
 	defer ticker.Stop()
 	for {
-		own, release, err := a.dir.Claim()
+		before, release, err := a.dir.Claim(identity)
 		if err == nil {
 			a.release = release
 			a.rival.Store(nil)
-			return host + "_" + own, nil
+			return identity, before, nil
 		}
-		if !errors.Is(err, credential.ErrInUse) {
-			return "", err
+		if !errors.Is(err, clientcert.ErrInUse) {
+			return "", nil, err
 		}
-		if a.rival.CompareAndSwap(nil, &freeze.Bar{
+		if a.rival.CompareAndSwap(nil, &freeze.Blocker{
 			Reason: v1alpha1.ReasonAnotherAgent, Since: a.clock.Now(),
 			Message: fmt.Sprintf("another agent process uses %s; this one stands by until that one has ended", a.dir),
 		}) {
@@ -143,21 +144,21 @@ func (a *agent) claim(ctx context.Context) (identity string, err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return "", nil, ctx.Err()
 		case <-ticker.C():
 		}
 	}
 }
 
 // barred tells why this agent may not act now, however well the API servers are.
-func (a *agent) barred() (freeze.Bar, bool) {
+func (a *agent) barred() (freeze.Blocker, bool) {
 	if reporter := a.reporter.Load(); reporter != nil {
-		return reporter.Barred()
+		return reporter.Blocked()
 	}
 	if rival := a.rival.Load(); rival != nil {
 		return *rival, true
 	}
-	return freeze.Bar{Reason: v1alpha1.ReasonLeaseNotHeld, Since: a.started, Message: "the cluster's Lease is not taken yet"}, true
+	return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: a.started, Message: "the cluster's Lease is not taken yet"}, true
 }
 
 // leave gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
@@ -169,28 +170,42 @@ func (a *agent) leave(ctx context.Context, failed error) {
 		if err := reporter.Release(last); err != nil {
 			a.Log.Info("Giving up the Lease failed; another agent has to wait until it expires", "error", err)
 		}
-		if err := a.acquaintance.Leave(last); err != nil {
+		if err := a.hubIdentity.Release(last); err != nil {
 			a.Log.Info("Storing the last renewal of the Lease failed", "error", err)
 		}
 	}
-	if a.release != nil {
-		a.release()
+	if a.release == nil {
+		return
 	}
+	if errors.Is(failed, clusterstatus.ErrLeaseLost) {
+		// The one that has the Lease may have come from a copy of this agent.
+		if err := a.dir.Disown(); err != nil {
+			a.Log.Error(err, "Forgetting the identity of an agent that has lost the Lease failed")
+		}
+	}
+	a.release()
 }
 
-// newAcquaintance makes what knows the hub. It is stored on the host, by a client that is not gated.
-func (a *agent) newAcquaintance(host *connect.Direct) (*acquaintance.Keeper, error) {
-	key := acquaintance.StoreKey(a.HostNamespace, a.ClusterName)
-	return acquaintance.New(acquaintance.Deps{
-		Cluster: a.ClusterName, Store: acquaintance.NewStore(host.Ungated(connect.Keeping("ConfigMap", key)), a.HostNamespace, a.ClusterName),
-		Hub: a.hubDirect.Reader, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() },
-		Nonce: uuid.NewString, Clock: a.clock, Log: a.Log.WithName("acquaintance"), Metrics: acquaintance.NewMetrics(a.registry),
+// newHubIdentity makes what knows the hub. It is stored on the host, by a client that is not gated.
+func (a *agent) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier, error) {
+	key := hubidentity.StoreKey(a.HostNamespace, a.ClusterName)
+	return hubidentity.New(hubidentity.Deps{
+		Cluster: a.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), a.HostNamespace, a.ClusterName),
+		Hub: a.hubDirect.Reader, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() }, Saw: a.sawLease,
+		Nonce: uuid.NewString, Clock: a.clock, Log: a.Log.WithName("hubidentity"), Metrics: hubidentity.NewMetrics(a.registry),
 	})
+}
+
+// sawLease lets the reporter know of the Lease as the hub shows it when something is about to be done for the hub.
+func (a *agent) sawLease(lease *coordinationv1.Lease) {
+	if reporter := a.reporter.Load(); reporter != nil {
+		reporter.SawLease(lease)
+	}
 }
 
 // reportedCluster is the Cluster to report on, nil if there is none that the agent may.
 func (a *agent) reportedCluster() *v1alpha1.Cluster {
-	if _, out := a.denial.Barred(); out {
+	if _, out := a.denial.Blocked(); out {
 		return nil
 	}
 	return a.hubProbe.Cluster()
@@ -198,14 +213,14 @@ func (a *agent) reportedCluster() *v1alpha1.Cluster {
 
 // represent gives the agent its identity and credential, and reports for the cluster.
 func (a *agent) represent(ctx context.Context) error {
-	identity, err := a.claim(ctx)
+	identity, predecessors, err := a.claim(ctx)
 	if err != nil {
 		return err
 	}
-	reporter, err := report.New(report.Deps{
-		Client: a.hubDirect.Ungated(connect.Reports(a.ClusterName)), Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
-		Capacity: a.readCapacity, Orphans: a.readOrphans, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), TenureChanged: a.monitor.Look,
-		Spells: a.monitor, Acquaintance: a.acquaintance, Holder: identity, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("report"),
+	reporter, err := clusterstatus.New(clusterstatus.Deps{
+		Client: a.hubDirect.Ungated(clients.Reports(a.ClusterName)), Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
+		Capacity: a.readCapacity, Orphans: a.readOrphans, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), LeaseChanged: a.monitor.Look,
+		Uptime: a.monitor, HubIdentity: a.hubIdentity, Holder: identity, Predecessors: predecessors, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("clusterstatus"),
 	})
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent"
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -130,23 +130,25 @@ func TestAnAgentKnowsWhenTheOneBeforeItCouldAct(t *testing.T) {
 	first := start(t, "restart-1", nil)
 	first.accept()
 	first.beat()
-	spells := func() freeze.Spells { return freeze.ParseSpells(first.lease().Annotations[v1alpha1.ActedAnnotation]) }
+	intervals := func() freeze.Uptime {
+		return freeze.ParseUptime(first.lease().Annotations[v1alpha1.ActedAnnotation])
+	}
 	first.waitThawed()
 	first.Eventually(func() time.Duration {
-		known := spells()
+		known := intervals()
 		if len(known) != 1 {
 			return 0
 		}
 		return known[0].To.Sub(known[0].From)
 	}).WithTimeout(agenttest.Wait).Should(BeNumerically(">=", time.Second), "the Lease tells how long the agent could act")
 	first.stop()
-	handed := spells()
+	handed := intervals()
 	first.Expect(handed).To(HaveLen(1))
 
 	second := start(t, "restart-1", nil)
 	second.waitThawed()
-	second.Eventually(spells).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it goes on where the other one ended")
-	now := spells()
+	second.Eventually(intervals).WithTimeout(agenttest.Wait).Should(HaveLen(2), "it goes on where the other one ended")
+	now := intervals()
 	second.Expect(now[0]).To(Equal(handed[0]))
 	second.Expect(now[1].From).To(BeTemporally(">=", handed[0].To))
 }
@@ -187,7 +189,7 @@ func TestTheSameDirectoryIsForOneProcess(t *testing.T) {
 		HaveField("Reason", v1alpha1.ReasonAnotherAgent), HaveField("Message", ContainSubstring("another agent process uses directory "+dir))))
 	first.cancel()
 	second.waitThawed()
-	second.Expect(second.lease().Spec.HolderIdentity).To(Equal(holder), "the same agent")
+	second.Expect(second.lease().Spec.HolderIdentity).NotTo(Equal(holder), "each process has an identity of its own")
 }
 
 func TestAnAgentThatHasLostItsLeaseEnds(t *testing.T) {
@@ -202,7 +204,7 @@ func TestAnAgentThatHasLostItsLeaseEnds(t *testing.T) {
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 	var err error
 	f.Eventually(f.stopped).WithTimeout(agenttest.Wait).Should(Receive(&err))
-	f.Expect(errors.Is(err, report.ErrLeaseLost)).To(BeTrue(), "%v", err)
+	f.Expect(errors.Is(err, clusterstatus.ErrLeaseLost)).To(BeTrue(), "%v", err)
 	f.Expect(err).To(MatchError(ContainSubstring("thief")))
 	f.Expect(f.lease().Spec.HolderIdentity).To(HaveValue(Equal("thief")))
 	f.stopped <- nil

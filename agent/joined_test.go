@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
-	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
-	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -51,18 +51,18 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 	f := &fixture{t: t, WithT: NewWithT(t), env: agenttest.Environment(t), cluster: cluster}
 	f.admin = f.env.Client
 	f.Expect(f.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})).To(Succeed())
-	store, err := credential.NewDir(t.TempDir())
+	store, err := clientcert.NewDir(t.TempDir())
 	f.Expect(err).NotTo(HaveOccurred())
-	keeper, err := credential.New(credential.Options{
+	keeper, err := clientcert.New(clientcert.Options{
 		Cluster: cluster, Bootstrap: f.bootstrap(cluster), Store: store, Lifetime: 24 * time.Hour,
 		Dial: func(config *rest.Config) (client.Client, error) {
-			direct, err := connect.NewDirect(config)
+			direct, err := clients.NewDirect(config)
 			if err != nil {
 				return nil, err
 			}
-			return direct.Ungated(connect.Credentials(cluster)), nil
+			return direct.Ungated(clients.Credentials(cluster)), nil
 		},
-		Random: rand.Float64, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: credential.NewMetrics(prometheus.NewRegistry()),
+		Random: rand.Float64, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: clientcert.NewMetrics(prometheus.NewRegistry()),
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,8 +23,8 @@ const (
 	DefaultThawSuccesses       = 3
 	DefaultThawDeletions       = 30
 	DefaultThawPeriod          = 10 * time.Minute
-	DefaultHealthAddress       = ":8081"
-	DefaultMetricsAddress      = ":8080"
+	DefaultHealthAddress       = "127.0.0.1:8081"
+	DefaultMetricsAddress      = "127.0.0.1:8080"
 	DefaultCertificateLifetime = 7 * 24 * time.Hour
 
 	// probesPerFreeze is how many probes of a healthy API server fall into the time after which it freezes.
@@ -35,7 +35,7 @@ const (
 	// shortestLifetime is the shortest that the certificates API and the token API grant; longestLifetime is the
 	// longest that the hub approves.
 	shortestLifetime = 10 * time.Minute
-	longestLifetime  = 365 * 24 * time.Hour
+	longestLifetime  = 30 * 24 * time.Hour
 )
 
 // Options of an agent.

@@ -16,14 +16,13 @@ import (
 	"k8s.io/utils/clock"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/acquaintance"
-	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
-	"github.com/hollowfleet/hollowfleet/agent/internal/credential"
-	"github.com/hollowfleet/hollowfleet/agent/internal/denial"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
-	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/agent/internal/serve"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -40,38 +39,38 @@ type agent struct {
 
 	way               way
 	hub, target, host *rest.Config
-	hubProbe          *connect.HubProbe
-	targetProbe       *connect.TargetProbe
-	hubDirect         *connect.Direct
+	hubProbe          *clients.HubProbe
+	targetProbe       *clients.TargetProbe
+	hubDirect         *clients.Direct
 	monitor           *freeze.Monitor
 	gate              *freeze.Gate
-	pace              *freeze.Pace
+	pace              *freeze.ThawLimiter
 	parts             parts
 
 	// dir is the credential directory, if there is one; rival is why it is not ours yet, and release ends our
 	// claim to it.
-	dir     *credential.Dir
-	rival   atomic.Pointer[freeze.Bar]
+	dir     *clientcert.Dir
+	rival   atomic.Pointer[freeze.Blocker]
 	release func()
-	// acquaintance knows whether the hub is the one that this agent works for.
-	acquaintance *acquaintance.Keeper
+	// hubIdentity knows whether the hub is the one that this agent works for.
+	hubIdentity *hubidentity.Verifier
 	// denial knows whether the hub has shut this agent out.
-	denial *denial.Keeper
+	denial *hubidentity.Denial
 	// reporter is there once the agent has an identity.
-	reporter atomic.Pointer[report.Reporter]
+	reporter atomic.Pointer[clusterstatus.Reporter]
 
 	// doing is what /readyz says.
 	doing atomic.Value
 	// capacity reads the cache of Nodes once there is one.
 	capacity atomic.Pointer[func(context.Context) corev1.ResourceList]
-	// strays knows what has no Machine, once there are controllers.
-	strays atomic.Pointer[machine.Strays]
+	// orphans knows what has no Machine, once there are controllers.
+	orphans atomic.Pointer[machine.OrphanFinder]
 }
 
 // Run runs an agent until ctx ends; it then returns nil. It returns *UsageError when the options cannot be used.
 //
 // It starts to probe and to serve at once, gets its credential, waits for the hub to accept the cluster and for the
-// cluster's Lease, and then works. It returns report.ErrLeaseLost when another agent has taken the Lease.
+// cluster's Lease, and then works. It returns clusterstatus.ErrLeaseLost when another agent has taken the Lease.
 func Run(ctx context.Context, options Options) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -96,7 +95,7 @@ func Run(ctx context.Context, options Options) error {
 		}
 		return a.represent(ctx)
 	})
-	group.Go(func() error { return a.acquaintance.Start(ctx) })
+	group.Go(func() error { return a.hubIdentity.Start(ctx) })
 	group.Go(func() error { return a.workOn(ctx) })
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -127,44 +126,44 @@ func (a *agent) workOn(ctx context.Context) error {
 
 // beginsAnew tells whether the work has ended for the sake of its caches and connections.
 func beginsAnew(err error) bool {
-	return errors.Is(err, relist.ErrWentBack) || errors.Is(err, acquaintance.ErrBroken) || errors.Is(err, denial.ErrShutOut)
+	return errors.Is(err, relist.ErrWentBack) || errors.Is(err, hubidentity.ErrBroken) || errors.Is(err, hubidentity.ErrShutOut)
 }
 
 // connect loads the kubeconfigs and makes probes, monitor and gate.
 func (a *agent) connect(ctx context.Context) error {
 	a.doing.Store("starting")
 	a.registry.MustRegister(collectors.NewBuildInfoCollector())
-	userAgent := fmt.Sprintf("hollowfleet-agent/%s (%s)", a.Version, a.ClusterName)
+	userAgent := a.userAgent()
 	if err := a.loadKubeconfigs(userAgent); err != nil {
 		return err
 	}
-	targetDirect, err := connect.NewDirect(a.target)
+	targetDirect, err := clients.NewDirect(a.target)
 	if err != nil {
 		return fmt.Errorf("connecting to the target: %w", err)
 	}
 	if err := a.connectHub(ctx, targetDirect, userAgent); err != nil {
 		return err
 	}
-	a.hubProbe, a.denial = connect.NewHubProbe(a.hubDirect, a.ClusterName), denial.New(a.clock)
-	if a.targetProbe, err = connect.NewTargetProbe(targetDirect, a.target, a.clock); err != nil {
+	a.hubProbe, a.denial = clients.NewHubProbe(a.hubDirect, a.ClusterName), hubidentity.NewDenial(a.clock)
+	if a.targetProbe, err = clients.NewTargetProbe(targetDirect, a.target, a.clock); err != nil {
 		return err
 	}
 	probes := map[freeze.Scope]freeze.Probe{freeze.Hub: a.probeHub, freeze.Target: a.targetProbe.Probe}
 	hostDirect := targetDirect
 	if a.HostKubeconfig != a.TargetKubeconfig {
-		if hostDirect, err = connect.NewDirect(a.host); err != nil {
+		if hostDirect, err = clients.NewDirect(a.host); err != nil {
 			return fmt.Errorf("connecting to the host: %w", err)
 		}
-		probes[freeze.Host] = connect.HostProbe(hostDirect, a.HostNamespace)
+		probes[freeze.Host] = clients.HostProbe(hostDirect, a.HostNamespace)
 	}
-	if a.acquaintance, err = a.newAcquaintance(hostDirect); err != nil {
+	if a.hubIdentity, err = a.newHubIdentity(hostDirect); err != nil {
 		return err
 	}
 	metrics := freeze.NewMetrics(a.registry)
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
-		Bars:     []freeze.Barrier{a.denial.Barred, a.acquaintance.Barred, a.barred},
+		Blockers: []freeze.BlockerFunc{a.denial.Blocked, a.hubIdentity.Blocked, a.barred},
 		Relist:   true,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
@@ -174,15 +173,19 @@ func (a *agent) connect(ctx context.Context) error {
 		return err
 	}
 	a.gate = freeze.NewGate(a.monitor, metrics)
-	a.pace, err = freeze.NewPace(freeze.PaceOptions{
+	a.pace, err = freeze.NewThawLimiter(freeze.ThawLimiterOptions{
 		PerMinute: a.ThawDeletionsPerMinute, Period: a.ThawPeriod,
-		Thaw: a.monitor.Thaw, Ledger: a.monitor, Clock: a.clock, Metrics: metrics,
+		Thaw: a.monitor.Thaw, Downtime: a.monitor, Clock: a.clock, Metrics: metrics,
 	})
 	if err != nil {
 		return err
 	}
 	a.parts = newParts(a.registry, a.monitor)
 	return nil
+}
+
+func (a *agent) userAgent() string {
+	return fmt.Sprintf("hollowfleet-agent/%s (%s)", a.Version, a.ClusterName)
 }
 
 // loadKubeconfigs reads what others have written, and reports everything that is wrong with it.
@@ -202,7 +205,7 @@ func (a *agent) loadKubeconfigs(userAgent string) error {
 		{"--host-kubeconfig", a.HostKubeconfig, &a.host},
 	} {
 		var err error
-		if *kubeconfig.into, err = connect.LoadConfig(kubeconfig.path, userAgent); err != nil {
+		if *kubeconfig.into, err = clients.LoadConfig(kubeconfig.path, userAgent); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", kubeconfig.flag, err))
 		}
 	}
@@ -213,19 +216,19 @@ func (a *agent) loadKubeconfigs(userAgent string) error {
 }
 
 // connectHub makes clients that follow the credential for the hub. Probes and reports have connections of their own.
-func (a *agent) connectHub(ctx context.Context, target *connect.Direct, userAgent string) error {
+func (a *agent) connectHub(ctx context.Context, target *clients.Direct, userAgent string) error {
 	var err error
 	if err := a.openCredential(ctx, target, userAgent); err != nil {
 		return err
 	}
-	if a.hub, err = connect.Rotating(a.way, a.way.server, userAgent); err != nil {
+	if a.hub, err = clients.Rotating(a.way, a.way.server, userAgent); err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
-	own, err := connect.Rotating(a.way, a.way.server, userAgent)
+	own, err := clients.Rotating(a.way, a.way.server, userAgent)
 	if err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
-	if a.hubDirect, err = connect.NewDirect(own); err != nil {
+	if a.hubDirect, err = clients.NewDirect(own); err != nil {
 		return fmt.Errorf("connecting to the hub: %w", err)
 	}
 	return nil
@@ -241,7 +244,7 @@ func (a *agent) servers() []serve.Server {
 		return said
 	}
 	return []serve.Server{
-		{Name: "health", Address: a.HealthAddress, Handler: serve.Health(a.monitor, describe)},
+		{Name: "health", Address: a.HealthAddress, Handler: serve.Health(a.monitor, describe, a.parts.undecodable.Check)},
 		{Name: "metrics", Address: a.MetricsAddress, Handler: serve.Metrics(a.registry, crmetrics.Registry)},
 		{Name: "profiling", Address: a.PprofAddress, Handler: serve.Profiling()},
 	}
@@ -255,8 +258,8 @@ func (a *agent) readCapacity(ctx context.Context) corev1.ResourceList {
 }
 
 func (a *agent) readOrphans() (*v1alpha1.Orphans, bool) {
-	if strays := a.strays.Load(); strays != nil {
-		return strays.Orphans()
+	if finder := a.orphans.Load(); finder != nil {
+		return finder.Orphans()
 	}
 	return nil, false
 }
@@ -288,7 +291,7 @@ func (a *agent) waitUntilJoined(ctx context.Context) error {
 func (a *agent) missing() string {
 	cluster := a.hubProbe.Cluster()
 	why, barred := a.barred()
-	denied, out := a.denial.Barred()
+	denied, out := a.denial.Blocked()
 	switch {
 	case out:
 		return denied.Message
@@ -296,9 +299,9 @@ func (a *agent) missing() string {
 		return why.Message
 	case a.way.waiting() != "":
 		return a.way.waiting()
-	case report.Joined(cluster) && barred:
+	case clusterstatus.Joined(cluster) && barred:
 		return why.Message
-	case report.Joined(cluster):
+	case clusterstatus.Joined(cluster):
 		return ""
 	case cluster != nil:
 		return fmt.Sprintf("the hub to accept Cluster %q and make its namespace (spec.acceptance is %s)", a.ClusterName, cluster.Spec.Acceptance)

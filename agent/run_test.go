@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,6 +139,7 @@ func TestAnotherMachinesTokenGetsNoIdentity(t *testing.T) {
 }
 
 func TestFreezeAndThaw(t *testing.T) {
+	t.Parallel()
 	var hub, target *tunnel
 	f := start(t, "run-3", func(o *agent.Options) {
 		g := NewWithT(t)
@@ -263,6 +265,20 @@ func TestRunRefusesAnotherIdentityThanTheAgentsOwn(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
 	}
+}
+
+// The program that renews the kubeconfig may replace it with a wrong one at any time.
+func TestAnotherIdentityIsNotTakenWhileTheAgentRuns(t *testing.T) {
+	var path string
+	f := start(t, "run-5", func(o *agent.Options) { path = o.HubKubeconfig })
+	f.accept()
+	f.waitThawed()
+	admin, err := os.ReadFile(f.env.Cluster.AdminKubeconfig())
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(os.WriteFile(path, admin, 0o600)).To(Succeed())
+	f.Eventually(f.log.String).WithTimeout(agenttest.Wait).Should(And(
+		ContainSubstring("Following the hub's kubeconfig failed; going on with what was read last"), ContainSubstring(`want \"hollowfleet.io:agent:run-5\"`)))
+	f.Expect(f.log.String()).NotTo(ContainSubstring("Following a change of the hub's kubeconfig"))
 }
 
 func TestRunAsksAgainWhoItIsOfAHubThatRefuses(t *testing.T) {

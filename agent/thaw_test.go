@@ -51,6 +51,7 @@ func metric(g Gomega, address, name string, labels ...string) float64 {
 // What happened behind an agent's back in a freeze is known to it before its first act, and what it may take apart
 // then is limited.
 func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
+	t.Parallel()
 	var hub *tunnel
 	metrics := freeAddress(NewWithT(t))
 	f := start(t, "thaw-1", func(o *agent.Options) {

@@ -26,16 +26,16 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
-	"github.com/hollowfleet/hollowfleet/agent/internal/approver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/cachesync"
-	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
+	"github.com/hollowfleet/hollowfleet/agent/internal/csrapprover"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
-	"github.com/hollowfleet/hollowfleet/agent/internal/report"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 const (
@@ -50,15 +50,17 @@ const (
 // parts are what outlives the controllers, should they be made anew.
 type parts struct {
 	machineMetrics  *machine.Metrics
-	approverMetrics *approver.Metrics
+	approverMetrics *csrapprover.Metrics
 	relistMetrics   *relist.Metrics
+	undecodable     *undecodable.Tracker
 	// Each receives after a change of the freeze state.
 	machineThaws, approverThaws, relistDue <-chan struct{}
 }
 
 func newParts(registry prometheus.Registerer, monitor *freeze.Monitor) parts {
 	return parts{
-		machineMetrics: machine.NewMetrics(registry), approverMetrics: approver.NewMetrics(registry), relistMetrics: relist.NewMetrics(registry),
+		machineMetrics: machine.NewMetrics(registry), approverMetrics: csrapprover.NewMetrics(registry), relistMetrics: relist.NewMetrics(registry),
+		undecodable:  undecodable.NewTracker("hollowfleet_undecodable_objects", registry),
 		machineThaws: monitor.Subscribe(), approverThaws: monitor.Subscribe(), relistDue: monitor.Subscribe(),
 	}
 }
@@ -82,10 +84,10 @@ func (a *agent) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := approver.Index(ctx, c.target.GetFieldIndexer()); err != nil {
+	if err := csrapprover.Index(ctx, c.target.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("indexing certificate requests: %w", err)
 	}
-	defer a.acquaintance.Instances(nil)
+	defer a.hubIdentity.Instances(nil)
 	if err := a.addControllers(ctx, c); err != nil {
 		return err
 	}
@@ -101,14 +103,14 @@ func (a *agent) work(ctx context.Context) error {
 // same cluster: they share connections and nothing that they hold is in both.
 func (a *agent) clusters(ctx context.Context) (clusters, error) {
 	c := clusters{informers: &relist.Caches{}}
-	newCache := cachesync.Until(ctx)
-	scheme, err := connect.Scheme()
+	newCache := clients.NewCacheUntil(ctx)
+	scheme, err := clients.Scheme()
 	if err != nil {
 		return c, err
 	}
-	c.hub, err = manager.New(a.hub, manager.Options{
+	c.hub, err = manager.New(clients.Gated(a.hub, a.gate.HubRoundTripper), manager.Options{
 		Scheme: scheme, MapperProvider: mapper, Logger: a.Log,
-		NewCache: newCache,
+		NewCache: newCache, NewClient: undecodable.NewClient,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{a.hubNamespace(): {}},
 			DefaultTransform:  cache.TransformStripManagedFields(),
@@ -138,7 +140,7 @@ func (a *agent) clusters(ctx context.Context) (clusters, error) {
 }
 
 func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, newCache cache.NewCacheFunc, options cache.Options) (cluster.Cluster, error) {
-	made, err := cluster.New(config, func(o *cluster.Options) {
+	made, err := cluster.New(clients.Gated(config, a.gate.RoundTripper), func(o *cluster.Options) {
 		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, mapper, a.Log, newCache, options
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})
@@ -148,7 +150,7 @@ func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *r
 	return made, to.Add(made)
 }
 
-func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return connect.Mapper(), nil }
+func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return clients.Mapper(), nil }
 
 // targetCache holds hollow Nodes and the certificate requests of kubelets. With other providers than hollow it
 // holds every Node: theirs carry no label to select them by.
@@ -179,63 +181,67 @@ func (a *agent) hostCache() cache.Options {
 
 func (a *agent) hubNamespace() string { return a.hubProbe.Cluster().Status.Namespace }
 
-// addControllers wires the controllers. They get no client that is not gated.
+// addControllers wires the controllers. The clients of the caches are gated.
 func (a *agent) addControllers(ctx context.Context, c clusters) error {
-	hub := a.gate.HubClient(c.hub.GetClient())
-	target := a.gate.Client(c.target.GetClient())
+	hub, target := c.hub.GetClient(), c.target.GetClient()
 	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.parts.machineThaws)
 	drivers, err := a.drivers(ctx, c, waker)
 	if err != nil {
 		return err
 	}
-	a.acquaintance.Instances(instancesOf(drivers))
-	requests, err := approver.New(approver.Deps{
+	a.hubIdentity.Instances(instancesOf(drivers))
+	requests, err := csrapprover.New(csrapprover.Deps{
 		ClusterName:   a.ClusterName,
 		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", a.TargetNamespace, hollow.BootstrapServiceAccount),
-		Hub:           hub, Target: target,
-		TokenIDs: hollow.TokenIDReader(c.host.GetAPIReader(), a.HostNamespace, a.ClusterName),
-		Metrics:  a.parts.approverMetrics,
+		Hub:           hub, Target: target, TargetReader: c.target.GetAPIReader(),
+		ProviderID: func(machine string) string { return hollow.ProviderID(a.ClusterName, machine) },
+		TokenIDs:   hollow.TokenIDReader(c.host.GetAPIReader(), a.HostNamespace, a.ClusterName),
+		Metrics:    a.parts.approverMetrics,
 	})
 	if err != nil {
 		return err
 	}
-	clientset, err := connect.NewGatedClientset(a.target, a.gate.RoundTripper)
+	clientset, err := clients.NewGatedClientset(a.target, a.gate.RoundTripper)
 	if err != nil {
 		return fmt.Errorf("connecting to the target for drains: %w", err)
 	}
+	recorder := c.hub.GetEventRecorder("hollowfleet-agent")
 	machines, err := machine.New(machine.Deps{
 		ClusterName: a.ClusterName,
-		Hub:         hub, HubReader: c.hub.GetAPIReader(),
+		Hub:         hub, HubReader: undecodable.Reader(c.hub.GetAPIReader()),
 		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: a.monitor, Ledger: a.monitor, Pace: a.pace, Refresh: a.acquaintance.Verify,
+		Drivers: drivers, Requests: requests, Freeze: a.monitor, Downtime: a.monitor, ThawLimiter: a.pace, Refresh: a.hubIdentity.Verify,
 		Drain: drain.New(clientset, a.clock, a.monitor), ServerVersion: a.targetVersion, Wake: waker.Wake,
-		Recorder: c.hub.GetEventRecorder("hollowfleet-agent"),
+		Recorder: recorder,
 		Clock:    a.clock, Metrics: a.parts.machineMetrics,
 	})
 	if err != nil {
 		return err
 	}
-	rollCall := machine.NewRollCall(waker, a.clock)
-	relister, err := a.relister(c, rollCall)
+	preThawSync := machine.NewPreThawSync(waker, a.clock)
+	relister, err := a.relister(c, preThawSync)
 	if err != nil {
 		return err
 	}
-	strays := machines.Strays()
-	a.strays.Store(strays)
+	finder := machines.OrphanFinder()
+	a.orphans.Store(finder)
 	return errors.Join(
-		addMachineController(c, a.monitor, machines, waker, rollCall),
+		addMachineController(c, a.monitor, machines, waker, preThawSync),
 		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
-		c.hub.Add(strays),
+		c.hub.Add(finder),
+		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
+		})),
 		c.hub.Add(relister),
-		c.hub.Add(a.acquaintance.Continuity()),
+		c.hub.Add(a.hubIdentity.Continuity()),
 		c.hub.Add(a.denial.Admission()),
 	)
 }
 
 // relister holds every cache against its API server after a freeze.
-func (a *agent) relister(c clusters, rollCall *machine.RollCall) (*relist.Relister, error) {
+func (a *agent) relister(c clusters, preThawSync *machine.PreThawSync) (*relist.Relister, error) {
 	return relist.New(relist.Deps{
-		Caches: c.informers, Tell: rollCall.Tell, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
+		Caches: c.informers, Tell: preThawSync.Run, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
 		Log: a.Log.WithName("relist"), Metrics: a.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {
@@ -265,7 +271,7 @@ func (a *agent) targetVersion() string {
 
 // drivers makes the driver of every provider, with gated clients, behind the gate.
 func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (map[string]driver.Driver, error) {
-	ca, err := connect.CertificateAuthority(a.target)
+	ca, err := clients.CertificateAuthority(a.target)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +302,7 @@ func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (
 }
 
 func (a *agent) access(c cluster.Cluster, namespace string) driver.Access {
-	return driver.Access{Client: a.gate.Client(c.GetClient()), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
+	return driver.Access{Client: c.GetClient(), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
 }
 
 // instancesOf returns a function that counts the instances of all drivers, without those that are being removed.
@@ -304,15 +310,11 @@ func instancesOf(drivers map[string]driver.Driver) func(context.Context) (int, e
 	return func(ctx context.Context) (int, error) {
 		count := 0
 		for provider, of := range drivers {
-			instances, err := of.List(ctx)
+			instances, err := driver.Count(ctx, of)
 			if err != nil {
-				return 0, fmt.Errorf("listing the instances of provider %q: %w", provider, err)
+				return 0, fmt.Errorf("counting the instances of provider %q: %w", provider, err)
 			}
-			for _, instance := range instances {
-				if instance.State != driver.Deleting {
-					count++
-				}
-			}
+			count += instances
 		}
 		return count, nil
 	}
@@ -337,6 +339,6 @@ func (a *agent) capacityReader(target cluster.Cluster) func(context.Context) cor
 				own = append(own, n)
 			}
 		}
-		return report.Sum(own)
+		return clusterstatus.Sum(own)
 	}
 }

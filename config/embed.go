@@ -15,7 +15,8 @@ var CRDs embed.FS
 //go:embed rbac
 var RBAC embed.FS
 
-// Admission holds, in admission/, the policy that keeps agents on the hub to what is theirs where RBAC cannot.
+// Admission holds, in admission/, the policies of the hub: what agents may write where RBAC cannot say it, what
+// cluster-autoscaler can read, and which namespaces may be deleted.
 //
 //go:embed admission/*.yaml
 var Admission embed.FS

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs suites of tests and ends with a summary. "make test" builds what they need first.
-# usage: hack/test.sh [unit] [integration]
+# usage: hack/test.sh [short] [unit] [integration]
 #
+# With "short", tests that are marked as long are left out. At the end the slowest packages and specs are shown.
 # The lines of "go test" go to standard output as they are, and to bin/test-logs. A failed suite does not stop
 # the next one; the exit code says whether all passed. A suite that finds no test at all has failed.
 # TESTFLAGS is handed to go test.
@@ -14,8 +15,14 @@ export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 started=$SECONDS
 ran=()
+short=()
+# Each integration package leaves the times of its specs here.
+export HOLLOWFLEET_SPEC_TIMES=$logs/specs
+rm -rf "$HOLLOWFLEET_SPEC_TIMES"
+mkdir -p "$HOLLOWFLEET_SPEC_TIMES"
 
 # go_test SUITE DIRECTORY TIMEOUT ARGUMENT... runs go test and keeps its output and exit code.
+# Tests are linked without debug information, which takes half of the time that the linker needs.
 go_test() {
 	local suite=$1 directory=$2 timeout=$3
 	shift 3
@@ -27,36 +34,42 @@ go_test() {
 		cd "$directory" || exit 2
 		# shellcheck disable=SC2086 # TESTFLAGS is a list of flags
 		"$root/bin/tools/heartbeat" -name "$suite" -every 30s -quiet 30s -- \
-			go test -count=1 -vet=off -timeout "$timeout" ${TESTFLAGS:-} "$@"
+			go test -count=1 -vet=off "${short[@]}" -timeout "$timeout" ${TESTFLAGS:-} "$@"
 	) | tee "$logs/$suite.log"
 	echo "${PIPESTATUS[0]}" >"$logs/$suite.code"
 }
 
 unit() {
 	go_test apis apis 5m ./...
+	go_test owneddir internal/owneddir 5m ./...
 	go_test tools hack/tools 5m ./...
-	# The Kubernetes version is linked in, as it is into the programs.
-	go_test simulator agent/simulator 20m -ldflags "${SIMULATOR_LDFLAGS:-}" ./...
+	# The Kubernetes version is linked in, as it is into the programs. Its tests wait more than they work, so the root
+	# module's run beside them.
+	go_test simulator agent/simulator 20m -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" ./... &
+	ran+=(simulator)
 	# Integration tests have a suite of their own.
 	local packages
 	if ! packages=$(go list ./... | grep -v '/test/integration'); then
 		echo "FAIL: listing the packages of the root module"
 		ran+=(root)
 		echo 1 >"$logs/root.code"
+		wait
 		return
 	fi
 	mapfile -t packages <<<"$packages"
-	go_test root . 20m "${packages[@]}"
+	go_test root . 30m -parallel 4 -ldflags '-s -w' "${packages[@]}"
+	wait
 }
 
 integration() {
 	# Two packages at a time, however many cores there are: each starts several control planes, and then waits more than
 	# it works.
-	go_test integration . 40m -p 2 ./test/integration/...
+	go_test integration . 40m -p 2 -ldflags '-s -w' ./test/integration/...
 }
 
 for suite in "$@"; do
 	case $suite in
+	short) short=(-short) ;;
 	unit | integration) "$suite" ;;
 	*)
 		echo "unknown suite $suite" >&2
@@ -81,4 +94,14 @@ for suite in "${ran[@]}"; do
 	printf '%-4s  %-12s %3d packages passed, %d failed\n' "$verdict" "$suite" "$passed" "$broken"
 	[[ $verdict == ok ]] || grep '^FAIL	' "$logs/$suite.log" | sed 's/^/        /'
 done
+echo
+echo "== slowest packages, seconds"
+for suite in "${ran[@]}"; do
+	sed -nE 's/^(ok|FAIL)[[:space:]]+(\S+)[[:space:]]+([0-9.]+)s$/\3 \2/p' "$logs/$suite.log"
+done | sort -rn | head -10 | awk '{ printf "%7.1f  %s\n", $1, $2 }'
+if compgen -G "$HOLLOWFLEET_SPEC_TIMES/*.tsv" >/dev/null; then
+	echo
+	echo "== slowest specs, seconds"
+	sort -rn "$HOLLOWFLEET_SPEC_TIMES"/*.tsv | head -10 | awk -F '\t' '{ printf "%7.1f  %s\n", $1, $2 }'
+fi
 exit "$failed"

@@ -23,7 +23,7 @@ func cacheOptions() cache.Options {
 	}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
-		// A kind that nobody watches is read live or not at all, never cached by accident.
+		// A kind that no controller watches is read live or not at all, never cached by accident.
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),

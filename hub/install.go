@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-// Install applies what a hub needs on its API server: the kinds, the policy that keeps agents to what is theirs,
+// Install applies what a hub needs on its API server: the kinds, the admission policies,
 // the hub's namespace and service account, and the roles of hub and agents. It returns when the API server serves the kinds, or ctx is done. Install
 // again to upgrade; what is as wanted is left as it is.
 func Install(ctx context.Context, target *rest.Config) error {

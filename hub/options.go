@@ -14,7 +14,7 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultNamespace       = "hollowfleet-system"
+	DefaultNamespace       = v1alpha1.HubNamespace
 	DefaultHealthAddress   = "127.0.0.1:8081"
 	DefaultMetricsAddress  = "127.0.0.1:8080"
 	DefaultConcurrency     = 4

@@ -20,27 +20,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaling"
-	"github.com/hollowfleet/hollowfleet/hub/internal/census"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/apirollback"
+	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaler"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
-	"github.com/hollowfleet/hollowfleet/hub/internal/clusterprofile"
+	"github.com/hollowfleet/hollowfleet/hub/internal/csrapprover"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/managedcluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machine"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/ocm"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/registration"
-	"github.com/hollowfleet/hollowfleet/hub/internal/setback"
 	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/staleness"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // leaderLease is the name of the Lease that the leader holds, and of the hub in events.
-const leaderLease = "hollowfleet-hub"
+const leaderLease = v1alpha1.HubLeaseName
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;create
 
@@ -54,7 +58,7 @@ func Run(ctx context.Context, options Options) error {
 	if options.Logger.GetSink() == nil {
 		options.Logger = logr.Discard()
 	}
-	broken := setback.Watched(options.Config)
+	broken := apirollback.Watched(options.Config)
 	hub, err := newManager(options)
 	if err != nil {
 		return err
@@ -64,7 +68,11 @@ func Run(ctx context.Context, options Options) error {
 			return err
 		}
 	}
-	if err := addControllers(hub, options); err != nil {
+	tracker := undecodable.NewTracker("hollowfleet_hub_undecodable_objects", metrics.Registry)
+	if err := addControllers(hub, options, tracker); err != nil {
+		return err
+	}
+	if err := addTracker(hub, tracker); err != nil {
 		return err
 	}
 	if err := addSetback(hub, broken); err != nil {
@@ -73,7 +81,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := addProbes(hub); err != nil {
 		return err
 	}
-	defer census.Serve(hub.GetClient())()
+	defer freeze.ServeMetrics(hub.GetClient())()
 	options.Logger.Info("Starting hub", "server", options.Config.Host)
 	if err := hub.Start(ctx); err != nil {
 		return fmt.Errorf("running the hub: %w", err)
@@ -86,11 +94,14 @@ func newManager(options Options) (manager.Manager, error) {
 	hub, err := ctrl.NewManager(options.Config, manager.Options{
 		Scheme:                  scheme.New(),
 		Cache:                   cacheOptions(),
+		NewClient:               undecodable.NewClient,
 		Logger:                  options.Logger,
 		LeaderElection:          !options.NoLeaderElection,
 		LeaderElectionID:        leaderLease,
 		LeaderElectionNamespace: options.Namespace,
-		// Whoever calls Run ends right after it, so the lease may be given up at once.
+		// kubectl hollow version reads it there.
+		LeaderElectionLabels: map[string]string{v1alpha1.VersionLabel: version.Label()},
+		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
 		HealthProbeBindAddress:        options.HealthAddress,
@@ -123,31 +134,44 @@ func ensureNamespace(ctx context.Context, options Options) error {
 	return nil
 }
 
-func addControllers(hub manager.Manager, options Options) error {
-	recorder := hub.GetEventRecorder(leaderLease)
+// addTracker follows the objects that cannot be decoded while the hub leads. They fail /readyz and not /healthz: a hub
+// that is started again finds them again.
+func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
+	follow := manager.RunnableFunc(func(ctx context.Context) error {
+		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
+			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{})
+	})
+	if err := errors.Join(hub.Add(follow), hub.AddReadyzCheck("undecodable-objects", tracker.Check)); err != nil {
+		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
+	}
+	return nil
+}
+
+func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker) error {
+	recorder, live := hub.GetEventRecorder(leaderLease), undecodable.Reader(hub.GetAPIReader())
 	now := clock.RealClock{}
 	agents, worked, snapshots := &witness.Agents{}, witness.NewSets(now), snapshot.New()
 	clusters, err := cluster.New(cluster.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Clock: now,
-		Heartbeat: options.Heartbeat,
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now,
+		Heartbeat: options.Heartbeat, Undecodable: tracker,
 	})
 	if err != nil {
 		return err
 	}
-	requests, err := registration.New(registration.Deps{Client: hub.GetClient(), Recorder: recorder, Clock: now})
+	requests, err := csrapprover.New(csrapprover.Deps{Client: hub.GetClient(), Recorder: recorder, Clock: now})
 	if err != nil {
 		return err
 	}
 	safety := overshoot.Limits{Up: options.SafetyUp, Down: options.SafetyDown}
 	sets, err := machineset.New(machineset.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
 		Safety: safety, SafetyPeriod: options.SafetyPeriod,
 	})
 	if err != nil {
 		return err
 	}
 	deployments, err := machinedeployment.New(machinedeployment.Deps{
-		Client: hub.GetClient(), Live: hub.GetAPIReader(), Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
 		Safety: safety,
 	})
 	if err != nil {
@@ -155,7 +179,7 @@ func addControllers(hub manager.Manager, options Options) error {
 	}
 	for _, setup := range []func(ctrl.Manager, controller.Options) error{
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager,
-		autoscaling.SetupWithManager, staleness.SetupWithManager, ocm.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
+		autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
 	} {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
@@ -170,9 +194,9 @@ func addControllers(hub manager.Manager, options Options) error {
 
 // addSetback ends the hub when its API server goes back to an older state.
 func addSetback(hub manager.Manager, broken <-chan struct{}) error {
-	watcher, err := setback.New(setback.Deps{
+	watcher, err := apirollback.New(apirollback.Deps{
 		Live: hub.GetAPIReader(), Informers: hub.GetCache(), Broken: broken, Clock: clock.RealClock{},
-		Log: hub.GetLogger().WithName("setback"),
+		Log: hub.GetLogger().WithName("apirollback"),
 	})
 	if err != nil {
 		return err

@@ -198,6 +198,7 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	key := client.ObjectKey{Namespace: hub.DefaultNamespace, Name: "hollowfleet-hub"}
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+	r.Expect(lease.Labels).To(HaveKeyWithValue(v1alpha1.VersionLabel, Not(BeEmpty())), "kubectl hollow version reads it")
 	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
@@ -228,7 +229,7 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 			case asked <- struct{}{}:
 			default:
 			}
-			return nil, errors.New("the test lets nobody read Machines")
+			return nil, errors.New("the test refuses all reads of Machines")
 		})
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,8 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var environment *testenv.Environment
@@ -86,7 +85,7 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return r.RoundTrip(request, next) })
 	})
-	logger, err := logging.New(os.Stderr, logging.Text, 0)
+	logger, err := hub.NewLogger(os.Stderr, hub.LogText, 0)
 	r.Expect(err).NotTo(HaveOccurred())
 	// Not of t.Context, which ends before the clean-up does.
 	ctx, cancel := context.WithCancel(context.Background())

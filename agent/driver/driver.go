@@ -83,6 +83,31 @@ type Class struct {
 // State is how far an instance is.
 type State string
 
+// Counter is what a Driver may be too, to be asked every few seconds how many instances there are. The agent takes 0 for
+// proof that there is nothing to lose, so a Counter has asked its provider itself before it returns that.
+type Counter interface {
+	// Count returns the number of instances that are not being removed.
+	Count(ctx context.Context) (int, error)
+}
+
+// Count returns the number of instances of a Driver that are not being removed.
+func Count(ctx context.Context, of Driver) (int, error) {
+	if counter, ok := of.(Counter); ok {
+		return counter.Count(ctx)
+	}
+	instances, err := of.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, instance := range instances {
+		if instance.State != Deleting {
+			count++
+		}
+	}
+	return count, nil
+}
+
 // The states of an instance.
 const (
 	// Pending: it is being made or started.
@@ -101,7 +126,8 @@ const (
 type Instance struct {
 	// Name of the Machine.
 	Name string
-	// ProviderID is what the Node's spec.providerID will be. Never empty.
+	// ProviderID is what the Node's spec.providerID will be. Never empty, and never taken from the Machine's
+	// spec.providerID, which users can write: it proves to the agent that a Node is the Machine's.
 	ProviderID string
 	// State and, for people, what there is to say about it.
 	State   State

@@ -6,16 +6,13 @@ import (
 	"time"
 )
 
-// The kinds of errors, for errors.Is. errors.As with the types below gives the details.
+// The kinds of errors that callers ask for with errors.Is. errors.As with the types below gives the details, and is the
+// only way to ask for RetryableError and ExhaustedError: their callers need to know how long to wait.
 var (
 	// ErrNotFound: there is no instance.
 	ErrNotFound = errors.New("instance not found")
 	// ErrInvalidConfiguration: the user has to change the Machine or its MachineClass. Nothing is retried.
 	ErrInvalidConfiguration = errors.New("invalid configuration")
-	// ErrRetryable: it may work later.
-	ErrRetryable = errors.New("retryable")
-	// ErrExhausted: the provider has no room for another instance now.
-	ErrExhausted = errors.New("exhausted")
 	// ErrInPlaceUnsupported: the provider cannot change this instance. The Machine has to be replaced.
 	ErrInPlaceUnsupported = errors.New("update in place unsupported")
 )
@@ -24,8 +21,8 @@ var (
 type NotFoundError struct {
 	// Machine is its name.
 	Machine string
-	// ProviderID is what the instance had or would have; empty if that cannot be told without one. The agent
-	// recognizes by it the Node that an instance has left behind.
+	// ProviderID is what the instance had or would have; empty if that cannot be told without one. By it, and by its own
+	// annotations, the agent recognizes the Node that an instance has left behind.
 	ProviderID string
 }
 
@@ -61,9 +58,6 @@ func (e *RetryableError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *RetryableError) Unwrap() error { return e.Err }
 
-// Is makes errors.Is(err, ErrRetryable) hold.
-func (e *RetryableError) Is(target error) bool { return target == ErrRetryable }
-
 // ExhaustedError says that the provider has no room: a quota or a capacity is used up.
 type ExhaustedError struct {
 	// Resource is what there is not enough of.
@@ -73,9 +67,6 @@ type ExhaustedError struct {
 }
 
 func (e *ExhaustedError) Error() string { return "no more " + e.Resource + " at the provider" }
-
-// Is makes errors.Is(err, ErrExhausted) hold.
-func (e *ExhaustedError) Is(target error) bool { return target == ErrExhausted }
 
 // InPlaceUnsupportedError says that an instance cannot be brought to another configuration while its Node stays.
 type InPlaceUnsupportedError struct {

@@ -27,7 +27,7 @@ const (
 	HealthPort = 10248
 )
 
-// Configuration is what one hollow-node process needs to become one Node. The agent writes it; nobody
+// Configuration is what one hollow-node process needs to become one Node. The agent writes it; no user
 // edits it in place: a changed configuration means a new pod.
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`

@@ -30,12 +30,15 @@ type Cluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
 	// spec is written by the user. An empty spec is a cluster that waits for acceptance.
 	// +kubebuilder:default={}
 	// +optional
 	Spec ClusterSpec `json:"spec,omitzero"`
 	// status is written by the hub and, where a field says so, by the cluster's agent.
-	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this cluster yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status ClusterStatus `json:"status,omitzero"`
 }
@@ -47,7 +50,7 @@ type Acceptance string
 
 // The values of Acceptance.
 const (
-	// AcceptancePending: nobody has decided yet; the cluster gets no namespace.
+	// AcceptancePending: no user has decided yet; the cluster gets no namespace.
 	AcceptancePending Acceptance = "Pending"
 	// AcceptanceAccepted: the cluster gets its namespace and its agent may work.
 	AcceptanceAccepted Acceptance = "Accepted"
@@ -64,7 +67,7 @@ type AcceptancePolicy string
 const (
 	// AcceptanceManual: a person sets spec.acceptance.
 	AcceptanceManual AcceptancePolicy = "Manual"
-	// AcceptanceAuto: a pending cluster counts as accepted. Whoever holds its join token joins at once.
+	// AcceptanceAuto: a pending cluster counts as accepted. Any agent with its join token joins at once.
 	AcceptanceAuto AcceptancePolicy = "Auto"
 )
 
@@ -169,6 +172,7 @@ type ClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// namespace holds the cluster's objects on the hub. Written by the hub once it has made it.
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// heartbeat is the one in force: spec.heartbeat with the hub's defaults. Written by the hub.
@@ -181,19 +185,26 @@ type ClusterStatus struct {
 	// clockSkew is how far the agent's clock is ahead of the hub's, in whole seconds, negative if behind; the
 	// time that a Lease renewal takes to arrive makes it up to a second less. Absent below 2 seconds. Written
 	// by the hub.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|([0-9]{1,5}(\.[0-9]{1,9})?h|[0-9]{1,7}(\.[0-9]{1,9})?m|[0-9]{1,9}(\.[0-9]{1,9})?s|[0-9]{1,12}(\.[0-9]{1,9})?(ms|us|µs|ns))+)$`
 	// +optional
 	ClockSkew *metav1.Duration `json:"clockSkew,omitempty"`
 
 	// clusterUID is the UID of the workload cluster's kube-system namespace: its identity. Written by the agent.
+	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ClusterUID string `json:"clusterUID,omitempty"`
 	// kubernetesVersion is the version of the workload cluster's API server. Written by the agent.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// agentVersion is the version of the agent. Written by the agent.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// capacity is the sum of the Nodes of this cluster's Machines. Written by the agent.
+	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
@@ -216,8 +227,8 @@ type ClusterStatus struct {
 	// +optional
 	Freezes []Freeze `json:"freezes,omitempty"`
 
-	// conditions: Accepted, Joined, AgentConnected, Frozen and Ready written by the hub; TargetReachable and
-	// AgentFrozen written by the agent.
+	// conditions: Accepted, Joined, AgentConnected, Frozen, Mirrored, Ready, Reconciling and Stalled written by the hub;
+	// TargetReachable and AgentFrozen written by the agent.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -244,6 +255,7 @@ type Orphans struct {
 	// names has the first ten, such as instance/workers-x7k2p, node/workers-x7k2p, certificate request/workers-x7k2p.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=512
 	// +optional
 	Names []string `json:"names,omitempty"`
 }

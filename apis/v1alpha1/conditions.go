@@ -1,13 +1,20 @@
 package v1alpha1
 
-// Conditions have positive polarity: True is the state that a user hopes for. The exceptions are Frozen and Stale,
-// whose names are the field's terms. Unknown means that nobody who can know has said so; it is never turned
-// into False for lack of news.
+// Conditions have positive polarity: True is the state that a user hopes for. The exceptions are Frozen, Stale, Reconciling
+// and Stalled, whose names are the field's terms. Unknown means that no controller or agent has reported it; it is never
+// turned into False for lack of news.
 
 // Condition types that several kinds share.
 const (
 	// ReadyCondition sums an object's other conditions up; it is computed and never set by a step.
 	ReadyCondition = "Ready"
+	// ReconcilingCondition is True while the object is not as its spec says, or that cannot be known, and no user
+	// has to act for that. Absent otherwise. Tools that use the kstatus library, such as Flux and Helm, show such an object
+	// as in progress.
+	ReconcilingCondition = "Reconciling"
+	// StalledCondition is True while the object is not as its spec says until a user changes something; reason and message
+	// say what. Absent otherwise, and never there beside ReconcilingCondition. The same tools show the object as failed.
+	StalledCondition = "Stalled"
 	// FrozenCondition is True while nothing may be created, changed or deleted for the object; its reason
 	// says why. Missing or False otherwise.
 	FrozenCondition = "Frozen"
@@ -27,16 +34,19 @@ const (
 	// ClusterAgentFrozenCondition: the agent acts on nothing, because one of the two API servers is not
 	// proven healthy. Unknown freezes the cluster too. Written by the agent; the hub's view is FrozenCondition.
 	ClusterAgentFrozenCondition = "AgentFrozen"
-	// ClusterMirroredCondition is False while another's ManagedCluster has the cluster's name, so that the hub
-	// shows the cluster nowhere in Open Cluster Management. Absent otherwise. Written by the hub.
+	// ClusterMirroredCondition is False while the hub cannot show the cluster in Open Cluster Management, because another's
+	// ManagedCluster has its name or the API server refuses the mirror. Absent otherwise. Written by the hub.
 	ClusterMirroredCondition = "Mirrored"
+	// ClusterObjectsDecodedCondition is False while the hub cannot decode objects in the cluster's namespace, which it then
+	// leaves alone; the message names them. Absent otherwise. Written by the hub.
+	ClusterObjectsDecodedCondition = "ObjectsDecoded"
 )
 
 // Condition types of a Machine. All are written by the agent, but for Stale.
 const (
-	// MachineStaleCondition is True while nobody can see how the Machine is: its agent is silent (AgentSilent) or does not
-	// reach the workload cluster (TargetUnreachable). All else in its status is what was known last. Absent otherwise.
-	// Written by the hub.
+	// MachineStaleCondition is True while the state of the Machine is not known: its agent is silent (AgentSilent) or
+	// does not reach the workload cluster (TargetUnreachable). All else in its status is what was known last. Absent
+	// otherwise. Written by the hub.
 	MachineStaleCondition = "Stale"
 	// MachinePodRunningCondition: the hollow-node pod runs (provider hollow), or the instance of another
 	// provider does.
@@ -54,6 +64,9 @@ const (
 	// MachineDrainedCondition tells how the drain before a deletion or an update goes. Absent when nothing is
 	// to be drained.
 	MachineDrainedCondition = "Drained"
+	// MachineSchedulableCondition is False while the Machine's Node is cordoned; its message says by whom. Absent
+	// otherwise.
+	MachineSchedulableCondition = "Schedulable"
 )
 
 // Condition types of a MachineSet and a MachineDeployment, with the meaning of apps/v1. Written by the hub.
@@ -74,10 +87,10 @@ const (
 	ReasonPending = "Pending"
 	// ReasonReady: everything that the condition asks for holds.
 	ReasonReady = "Ready"
-	// ReasonNotReady: a condition below is False; the message says which.
-	ReasonNotReady = "NotReady"
 	// ReasonUnknown: a condition below is Unknown; the message says which.
 	ReasonUnknown = "Unknown"
+	// ReasonUndecodable: an object is there whose spec or status cannot be decoded, so that what it asks for is not known.
+	ReasonUndecodable = "Undecodable"
 
 	// ReasonAccepted, ReasonDenied and ReasonAwaitingAcceptance repeat Cluster.spec.acceptance. An agent that the hub
 	// has shut out is frozen for ReasonDenied.
@@ -86,8 +99,13 @@ const (
 	ReasonAwaitingAcceptance = "AwaitingAcceptance"
 	// ReasonNamespaceConflict: a namespace of the cluster's name exists that the hub did not make.
 	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonNamespaceDeleting: the cluster's namespace is being deleted, so its agent has no access to it any more.
+	ReasonNamespaceDeleting = "NamespaceDeleting"
 	// ReasonManagedClusterConflict: a ManagedCluster of the cluster's name exists that the hub did not make.
 	ReasonManagedClusterConflict = "ManagedClusterConflict"
+	// ReasonMirrorRefused: the API server does not let the hub write the cluster's ManagedCluster; the message has its
+	// answer.
+	ReasonMirrorRefused = "MirrorRefused"
 	// ReasonClusterNotFound: spec.clusterName names no Cluster.
 	ReasonClusterNotFound = "ClusterNotFound"
 
@@ -112,6 +130,9 @@ const (
 	ReasonAgentSilent       = "AgentSilent"
 	ReasonManualFreeze      = "ManualFreeze"
 	ReasonOvershoot         = "Overshoot"
+	// ReasonDeploymentOvershoot: the MachineDeployment above is frozen because another of its MachineSets has far too many
+	// Machines; this one has not.
+	ReasonDeploymentOvershoot = "DeploymentOvershoot"
 	// ReasonAnotherAgent: another agent of the same cluster is at work; this one stands by.
 	ReasonAnotherAgent = "AnotherAgent"
 	// ReasonLeaseNotHeld: the agent does not hold its Lease, or could not renew it in time, so that another one
@@ -137,22 +158,39 @@ const (
 	ReasonPodMissing = "PodMissing"
 	// ReasonNodeNotFound: no Node of the Machine has registered, or it is gone.
 	ReasonNodeNotFound = "NodeNotFound"
+	// ReasonNodeNameConflict: a Node of the Machine's name exists that this Machine did not make. No instance is made and
+	// no certificate approved until that Node is gone.
+	ReasonNodeNameConflict = "NodeNameConflict"
 	// ReasonNodeReady and ReasonNodeNotReady repeat what the Node says; ReasonNodeStatusUnknown is the
 	// node-lifecycle controller's Unknown.
 	ReasonNodeReady         = "NodeReady"
 	ReasonNodeNotReady      = "NodeNotReady"
 	ReasonNodeStatusUnknown = "NodeStatusUnknown"
+	// ReasonCordoned: the Node is marked unschedulable.
+	ReasonCordoned = "Cordoned"
 	// ReasonValid: the configuration was read without error.
 	ReasonValid = "Valid"
-	// ReasonDeleting: the object is being deleted.
-	ReasonDeleting = "Deleting"
+	// ReasonDeleting: the object is being deleted. ReasonAwaitingThaw: it is to be deleted, and the cluster is frozen, so
+	// that nothing is removed yet.
+	ReasonDeleting     = "Deleting"
+	ReasonAwaitingThaw = "AwaitingThaw"
 
 	// ReasonMinimumReplicasAvailable and ReasonMinimumReplicasUnavailable are those of apps/v1.
 	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+	// ReasonScalingUp and ReasonScalingDown: there are fewer or more Machines than spec.replicas.
+	ReasonScalingUp   = "ScalingUp"
+	ReasonScalingDown = "ScalingDown"
 	// ReasonCreateFailed and ReasonDeleteFailed: the hub's API server refused a Machine.
 	ReasonCreateFailed = "CreateFailed"
 	ReasonDeleteFailed = "DeleteFailed"
+	// ReasonMachineUpdateFailed: the hub's API server refused to bring a Machine or MachineSet up to date with its
+	// template.
+	ReasonMachineUpdateFailed = "MachineUpdateFailed"
+	// ReasonInvalidTemplate: labels or annotations of a template are left out, because no Machine can have them.
+	// ReasonInvalidSelector: no Machine of the template can match the selector, so that nothing is made or deleted.
+	ReasonInvalidTemplate = "InvalidTemplate"
+	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonTooManyCreations: a MachineSet made far more Machines than it has replicas, and waits.
 	ReasonTooManyCreations = "TooManyCreations"
 	// ReasonMoveFailed: the hub's API server refused to give a Machine another template for an update in place.
@@ -192,11 +230,10 @@ const (
 	ReasonInPlaceUnsupported = "InPlaceUnsupported"
 	ReasonUpdateFailed       = "UpdateFailed"
 
-	// ReasonDrained, ReasonDrainTimedOut, ReasonDrainSkipped, ReasonMisconfiguredBudget and
-	// ReasonAwaitingHook describe a drain, beside Draining. A misconfigured budget allows no disruption at all.
+	// ReasonDrained, ReasonDrainTimedOut, ReasonMisconfiguredBudget and ReasonAwaitingHook describe a drain, beside
+	// Draining. A misconfigured budget allows no disruption at all.
 	ReasonDrained             = "Drained"
 	ReasonDrainTimedOut       = "DrainTimedOut"
-	ReasonDrainSkipped        = "DrainSkipped"
 	ReasonMisconfiguredBudget = "MisconfiguredBudget"
 	ReasonAwaitingHook        = "AwaitingHook"
 	// ReasonThawLimited: the Machine waits, because after a freeze only some Machines a minute are taken apart.

@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.status.conditions[?(@.type=="Stale")].reason`
+// +kubebuilder:printcolumn:name="Schedulable",type=string,JSONPath=`.status.conditions[?(@.type=="Schedulable")].status`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.status.versions.kubelet`
 // +kubebuilder:printcolumn:name="Provider ID",type=string,JSONPath=`.spec.providerID`,priority=1
@@ -28,13 +29,16 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
 	// spec is written by the user or the MachineSet, except providerID. What a MachineSet's template gives without
 	// replacement (metadata, taints, roles) the set keeps as its template says. So it does with each of timeouts and with
-	// unhealthyNodeConditions, unless somebody sets another value on the Machine: that stays until it is removed.
+	// unhealthyNodeConditions, unless a user sets another value on the Machine: that stays until it is removed.
 	// +required
 	Spec MachineSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has reported, phase is Pending.
-	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not reported on this machine yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not reported on this machine yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not reported on this machine yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status MachineStatus `json:"status,omitzero"`
 }
@@ -51,7 +55,8 @@ type MachineSpec struct {
 	// +required
 	ClusterName string `json:"clusterName"`
 
-	// providerID equals the Node's spec.providerID. Empty until the Node has joined. Written once, by the agent.
+	// providerID equals the Node's spec.providerID. Empty until the Node has joined. Written once, by the agent; the
+	// admission policy hollowfleet-provider-id refuses it to others.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
@@ -103,22 +108,26 @@ type MachineTemplateBody struct {
 	ProviderConfig ProviderConfig `json:"providerConfig"`
 }
 
-// MachineTimeouts bound the steps of a Machine's life. The time that the cluster is frozen does not count.
+// MachineTimeouts bound the steps of a Machine's life. The time that the cluster is frozen does not count. Each is a
+// duration as Go reads it, in hours, minutes and seconds, such as 1h30m.
 type MachineTimeouts struct {
 	// creation is how long a new Machine may take until its Node is Ready; then it fails. Default 20m.
-	// +kubebuilder:validation:Format=duration
-	// +kubebuilder:validation:XValidation:rule="self > duration('0s')",message="timeouts.creation: must be more than 0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9]{1,5}(\\\\.[0-9]{1,9})?h|[0-9]{1,7}(\\\\.[0-9]{1,9})?m|[0-9]{1,9}(\\\\.[0-9]{1,9})?s|[0-9]{1,12}(\\\\.[0-9]{1,9})?(ms|us|µs|ns))+)$') && duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="timeouts.creation: must be more than 0s, at most 87600h, and in hours, minutes and seconds only, such as 90s, 20m or 1h30m"
 	// +optional
 	Creation *metav1.Duration `json:"creation,omitempty"`
 	// health is how long a Machine may be unhealthy until it fails. Default 10m.
-	// +kubebuilder:validation:Format=duration
-	// +kubebuilder:validation:XValidation:rule="self > duration('0s')",message="timeouts.health: must be more than 0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9]{1,5}(\\\\.[0-9]{1,9})?h|[0-9]{1,7}(\\\\.[0-9]{1,9})?m|[0-9]{1,9}(\\\\.[0-9]{1,9})?s|[0-9]{1,12}(\\\\.[0-9]{1,9})?(ms|us|µs|ns))+)$') && duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="timeouts.health: must be more than 0s, at most 87600h, and in hours, minutes and seconds only, such as 90s, 20m or 1h30m"
 	// +optional
 	Health *metav1.Duration `json:"health,omitempty"`
 	// drain is how long a drain may take, counted from the Machine's deletion or from the start of its update;
 	// then the Machine goes on without. Default 2h.
-	// +kubebuilder:validation:Format=duration
-	// +kubebuilder:validation:XValidation:rule="self >= duration('0s')",message="timeouts.drain: must not be negative"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-+]?(0|([0-9]{1,5}(\\\\.[0-9]{1,9})?h|[0-9]{1,7}(\\\\.[0-9]{1,9})?m|[0-9]{1,9}(\\\\.[0-9]{1,9})?s|[0-9]{1,12}(\\\\.[0-9]{1,9})?(ms|us|µs|ns))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="timeouts.drain: must not be negative, at most 87600h, and in hours, minutes and seconds only, such as 90s, 20m or 1h30m"
 	// +optional
 	Drain *metav1.Duration `json:"drain,omitempty"`
 }
@@ -234,20 +243,26 @@ type NodeReference struct {
 	// +kubebuilder:validation:Enum=Node
 	Kind string `json:"kind"`
 	// name of the Node.
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// uid of the Node.
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Type=string
 	UID types.UID `json:"uid"`
 }
 
 // ObservedVersions are the versions that a Node reports.
 type ObservedVersions struct {
 	// kubelet version, such as "v1.36.2".
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Kubelet string `json:"kubelet,omitempty"`
 	// containerRuntime as the Node reports it, such as "containerd://2.1.4".
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ContainerRuntime string `json:"containerRuntime,omitempty"`
 	// osImage that the Node reports.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	OSImage string `json:"osImage,omitempty"`
 }
@@ -266,18 +281,23 @@ type MachineStatus struct {
 	// versions that the Node reports.
 	// +optional
 	Versions *ObservedVersions `json:"versions,omitempty"`
-	// addresses of the Node.
+	// addresses of the Node, the first 64.
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(a, a.address.size() <= 256 && a.type.size() <= 64)",message="status.addresses: an address has at most 256 characters, and its type 64"
 	// +optional
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
 	// errorReason is set only for a terminal error: one that lasts until the user changes something.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	ErrorReason string `json:"errorReason,omitempty"`
 	// errorMessage says what is wrong and what to change. Set with errorReason.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	ErrorMessage string `json:"errorMessage,omitempty"`
 	// failureMessage repeats errorMessage under the name that cluster-autoscaler's clusterapi provider reads.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	FailureMessage string `json:"failureMessage,omitempty"`
 
@@ -285,8 +305,8 @@ type MachineStatus struct {
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 
-	// conditions: PodRunning, NodeReady, ConfigurationValid, Healthy, Updated, Drained, Ready; and Stale, which the hub
-	// writes.
+	// conditions: PodRunning, NodeReady, ConfigurationValid, Healthy, Updated, Drained, Schedulable, Ready, Reconciling,
+	// Stalled; and Stale, which the hub writes.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -20,6 +20,9 @@ type MachineClass struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
 	// spec is written by the user.
 	// +required
 	Spec MachineClassSpec `json:"spec"`
@@ -86,6 +89,8 @@ const (
 // NodeTemplate is what a Node of a MachineClass will look like.
 type NodeTemplate struct {
 	// capacity of the Node. Provider hollow makes Nodes of this capacity unless its configuration says otherwise.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == int ? self[k] >= 0 : !self[k].startsWith('-'))",message="nodeTemplate.capacity: a quantity is negative: write 0 or more"
 	// +required
 	Capacity corev1.ResourceList `json:"capacity"`
 }

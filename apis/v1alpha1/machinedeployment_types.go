@@ -10,15 +10,17 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:resource:shortName=mdep,categories=fleet
+// +kubebuilder:resource:shortName=md,categories=fleet
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedReplicas`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Ready Machines",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
 // +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
 // +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.spec.template.spec.versions.kubelet`
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because MachineSet and Machine names add 17 and are at most 63"
 type MachineDeployment struct {
@@ -26,10 +28,14 @@ type MachineDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
 	// spec is written by the user; replicas also through the scale subresource.
 	// +required
 	Spec MachineDeploymentSpec `json:"spec"`
-	// status is written by the hub.
+	// status is written by the hub. Until it has looked, Ready is Unknown.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status MachineDeploymentStatus `json:"status,omitzero"`
 }
@@ -120,7 +126,7 @@ const (
 	InPlace MachineDeploymentStrategyType = "InPlace"
 	// Recreate deletes all Machines of older templates before it makes new ones.
 	Recreate MachineDeploymentStrategyType = "Recreate"
-	// OnDelete replaces a Machine when somebody deletes it.
+	// OnDelete replaces a Machine when a user deletes it.
 	OnDelete MachineDeploymentStrategyType = "OnDelete"
 )
 
@@ -146,7 +152,8 @@ type InPlaceUpdate struct {
 	// maxUnavailable is how many Machines fewer than replicas may be available: a number of 1 or more, or a
 	// percentage of replicas rounded down, but at least 1. Default 1.
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailable: a number of 1 or more, or a percentage from 1% to 100%, because a Machine is not available while it is updated"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailable: a number of 1 or more, or a percentage from 1% to 100%, at most 1000000, because a Machine is not available while it is updated"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// trigger says what starts the update of a Machine. Default Auto.
@@ -175,13 +182,15 @@ type RollingUpdateBounds struct {
 	// maxSurge is how many Machines more than replicas may exist: a number, or a percentage of replicas
 	// rounded up. Default 1.
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')",message="maxSurge: a number of 0 or more, or a percentage such as 10%"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^[0-9]{1,3}%$')",message="maxSurge: a number of 0 or more, or a percentage such as 10%; at most 1000000"
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 	// maxUnavailable is how many Machines fewer than replicas may be available: a number, or a percentage of
 	// replicas rounded down. Default 0.
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable: a number of 0 or more, or a percentage up to 100%"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable: a number of 0 or more, or a percentage up to 100%; at most 1000000"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// surgeGroup names a surge that several MachineDeployments of the namespace share: all that have the same
@@ -201,6 +210,7 @@ type MachineDeploymentStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// selector in the text form that the scale subresource needs.
+	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// replicas is the number of Machines, those being deleted too.
@@ -225,7 +235,7 @@ type MachineDeploymentStatus struct {
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
-	// conditions: Available, Progressing, ReplicaFailure, RemediationAllowed, Frozen.
+	// conditions: Available, Progressing, ReplicaFailure, RemediationAllowed, Frozen, Ready, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

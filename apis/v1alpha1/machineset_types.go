@@ -10,14 +10,16 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:resource:shortName=mset,categories=fleet
+// +kubebuilder:resource:shortName=ms,categories=fleet
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Ready Machines",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
 // +kubebuilder:printcolumn:name="Frozen",type=string,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
 // +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.spec.template.spec.versions.kubelet`
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 57",message="metadata.name: at most 57 characters, because Machine names add 6 and are at most 63"
 type MachineSet struct {
@@ -25,10 +27,14 @@ type MachineSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
 	// spec is written by the user or the MachineDeployment.
 	// +required
 	Spec MachineSetSpec `json:"spec"`
-	// status is written by the hub.
+	// status is written by the hub. Until it has looked, Ready is Unknown.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine set yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine set yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status MachineSetStatus `json:"status,omitzero"`
 }
@@ -98,7 +104,8 @@ type Remediation struct {
 	// says which Machines need a person. 0 replaces nothing. Default 40%.
 	// +kubebuilder:default="40%"
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnhealthy: a number of 0 or more, or a percentage up to 100%"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[0-9]{1,2})%$')",message="maxUnhealthy: a number of 0 or more, or a percentage up to 100%; at most 1000000"
 	// +optional
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 	// maxInFlight is how many failed Machines may be in replacement at once: a number of 1 or more, or a
@@ -106,7 +113,8 @@ type Remediation struct {
 	// counts what the others have in replacement. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxInFlight: a number of 1 or more, or a percentage from 1% to 100%"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",message="maxInFlight: a number of 1 or more, or a percentage from 1% to 100%; at most 1000000"
 	// +optional
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
 }
@@ -118,6 +126,7 @@ type MachineSetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// selector in the text form that the scale subresource needs.
+	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// replicas is the number of Machines, those being deleted too.
@@ -133,7 +142,7 @@ type MachineSetStatus struct {
 	// +optional
 	TerminatingReplicas int32 `json:"terminatingReplicas"`
 
-	// conditions: Available, ReplicaFailure, RemediationAllowed, Frozen.
+	// conditions: Available, ReplicaFailure, RemediationAllowed, Frozen, Ready, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -52,6 +52,16 @@ const (
 	KubeletVersionReported = "Reported"
 )
 
+// The Lease of the hub that works, and what tells its version there.
+const (
+	// HubNamespace holds what is the hub's own.
+	HubNamespace = "hollowfleet-system"
+	// HubLeaseName is the name of the Lease that the working hub renews.
+	HubLeaseName = "hollowfleet-hub"
+	// VersionLabel has the version of the program that works; "+" is written as "_".
+	VersionLabel = "app.kubernetes.io/version"
+)
+
 // Annotations.
 const (
 	// RevisionAnnotation is the revision of a MachineDeployment's template: "1", "2", … Written by the hub
@@ -99,7 +109,7 @@ const (
 	// by the hub.
 	AutoscalingHashAnnotation = "hollowfleet.io/autoscaling-hash"
 	// PreDrainHookPrefix and PreTerminateHookPrefix, followed by a name, are annotations on a Machine that hold
-	// its deletion before the drain, or before its instance is removed, until somebody removes them. Written by users.
+	// its deletion before the drain, or before its instance is removed, until a user removes them. Written by users.
 	PreDrainHookPrefix     = "pre-drain.hook.hollowfleet.io/"
 	PreTerminateHookPrefix = "pre-terminate.hook.hollowfleet.io/"
 	// AllowKubeletVersionSkewAnnotation with the value "true" on a Machine, or in the metadata of the template that
@@ -108,6 +118,9 @@ const (
 	// AllowOvershootAnnotation with the value "true" on a MachineSet or MachineDeployment keeps it from freezing when it has
 	// far more Machines than it asks for: a scale-down takes the surplus. Written by users.
 	AllowOvershootAnnotation = "hollowfleet.io/allow-overshoot"
+	// AllowNamespaceDeletionAnnotation with the value "true" on a cluster's namespace lets it be deleted although its Cluster
+	// exists. Set by a user.
+	AllowNamespaceDeletionAnnotation = "hollowfleet.io/allow-namespace-deletion"
 	// RollbackAnnotation on a MachineDeployment tells which revision its template was last taken back to.
 	// Written by kubectl hollow rollout undo.
 	RollbackAnnotation = "hollowfleet.io/rolled-back-to"

@@ -11,27 +11,43 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// maxMessage is the API server's limit for a condition's message, in bytes.
-const maxMessage = 32768
+// MaxMessage is how many characters a message in a status may have.
+const MaxMessage = 4096
+
+// Shorten cuts text that has more than most characters.
+func Shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	if characters := []rune(text); len(characters) > most {
+		return string(characters[:most-1]) + "…"
+	}
+	return text
+}
 
 // Set puts condition into list and reports whether its status changed. LastTransitionTime becomes now when
 // the status changes and stays otherwise.
 func Set(list *[]metav1.Condition, condition metav1.Condition, now time.Time) bool {
 	before := meta.FindStatusCondition(*list, condition.Type)
 	transition := before == nil || before.Status != condition.Status
+	if before != nil && isDefault(*before) {
+		before.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	}
 	if transition {
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 	} else {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
-	if len(condition.Message) > maxMessage {
-		condition.Message = condition.Message[:maxMessage]
-	}
+	condition.Message = Shorten(condition.Message, MaxMessage)
 	meta.SetStatusCondition(list, condition)
 	return transition
 }
 
-// Part is one row of the table from which a kind's Ready condition is computed.
+// isDefault tells whether the CRD's default put condition into a status that no controller had written: a schema cannot
+// know the time, so the default has that of the epoch.
+func isDefault(condition metav1.Condition) bool { return condition.LastTransitionTime.Unix() == 0 }
+
+// Part is one row of the table from which a kind's conditions Ready, Reconciling and Stalled are computed.
 type Part struct {
 	// Type of the condition that counts.
 	Type string
@@ -39,6 +55,11 @@ type Part struct {
 	Wanted metav1.ConditionStatus
 	// Optional parts count only when the condition is there.
 	Optional bool
+	// Blind parts say that the present state is not known while they are not met: they count as Unknown, and no part
+	// after them makes the object Stalled.
+	Blind bool
+	// Terminal parts make the object Stalled while they are not met, whatever their reason is.
+	Terminal bool
 }
 
 // Summarize computes the Ready condition of list from table. The first part that is neither met nor Unknown
@@ -53,7 +74,7 @@ func Summarize(list []metav1.Condition, table []Part, generation int64) metav1.C
 		switch {
 		case found == nil && part.Optional, found != nil && found.Status == part.Wanted:
 			continue
-		case found == nil || found.Status == metav1.ConditionUnknown:
+		case found == nil || found.Status == metav1.ConditionUnknown || part.Blind:
 			if ready.Status == metav1.ConditionTrue {
 				ready.Status = metav1.ConditionUnknown
 				ready.Reason, ready.Message = explain(part.Type, found)

@@ -32,11 +32,19 @@ func TestSetMovesTheTransitionTimeOnlyWithTheStatus(t *testing.T) {
 	g.Expect(list[0].LastTransitionTime.Time).To(Equal(start.Add(time.Hour)))
 }
 
+// A default of the schema has the time of the epoch: "for 56 years" would be no answer to since when something holds.
+func TestSetReplacesTheTimeOfADefault(t *testing.T) {
+	g := NewWithT(t)
+	list := []metav1.Condition{{Type: "A", Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(time.Unix(0, 0))}}
+	g.Expect(conditions.Set(&list, metav1.Condition{Type: "A", Status: metav1.ConditionUnknown, Reason: "First"}, start)).To(BeFalse())
+	g.Expect(list[0].LastTransitionTime.Time).To(Equal(start))
+}
+
 func TestSetCutsAMessageThatTheAPIServerWouldRefuse(t *testing.T) {
 	g := NewWithT(t)
 	var list []metav1.Condition
 	conditions.Set(&list, metav1.Condition{Type: "A", Status: metav1.ConditionTrue, Message: strings.Repeat("x", 40000)}, start)
-	g.Expect(list[0].Message).To(HaveLen(32768))
+	g.Expect(list[0].Message).To(HaveLen(conditions.MaxMessage + len("…") - 1))
 }
 
 func TestSummarize(t *testing.T) {

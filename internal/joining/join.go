@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // Acceptance says who lets the cluster join.
@@ -29,7 +30,7 @@ type Acceptance string
 const (
 	// AcceptManual: a person does it later.
 	AcceptManual Acceptance = "manual"
-	// AcceptAuto: whoever has the token joins.
+	// AcceptAuto: any client with the token joins.
 	AcceptAuto Acceptance = "auto"
 	// AcceptNow: it is accepted together with its creation.
 	AcceptNow Acceptance = "now"
@@ -200,7 +201,7 @@ func (r Request) changeCluster(ctx context.Context, c client.WithWatch, cluster 
 	if equality.Semantic.DeepEqual(before, cluster) {
 		return nil, nil
 	}
-	if err := c.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Patch(ctx, cluster, reconciler.MergeFromWithLock(before)); err != nil {
 		return nil, fmt.Errorf("changing Cluster %s: %w", r.Cluster, err)
 	}
 	changed := cluster.DeepCopy()
@@ -253,7 +254,7 @@ func (r Request) joinToken(ctx context.Context, c client.WithWatch, result *Resu
 	}
 	token := NewToken(now.Add(r.TokenTTL))
 	secret := token.Object(r.Cluster)
-	// It is of no use to a Cluster of the same name that somebody makes later.
+	// It is of no use to a Cluster of the same name that a user makes later.
 	secret.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster", Name: result.Cluster.Name, UID: result.Cluster.UID},
 	}

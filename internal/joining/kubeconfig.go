@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,8 +37,12 @@ func ServerOf(config *rest.Config) (Server, error) {
 	return server, CheckURL(server.URL)
 }
 
-// CheckURL wants the https URL of an API server: a token must not travel in the clear.
+// CheckURL wants the https URL of an API server: a token must not travel in the clear. It is ASCII, because YAML does not
+// keep every other character as it is.
 func CheckURL(text string) error {
+	if strings.ContainsFunc(text, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
+		return fmt.Errorf("the hub's URL is %q: want https://HOST:PORT in ASCII, without spaces", text)
+	}
 	parsed, err := url.Parse(text)
 	if err != nil {
 		return fmt.Errorf("reading the hub's URL: %w", err)

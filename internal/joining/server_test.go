@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 const patience = time.Minute

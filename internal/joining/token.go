@@ -33,6 +33,11 @@ func NewToken(expires time.Time) Token {
 	return Token{ID: text[:6], Secret: text[6:22], Expires: expires.UTC().Truncate(time.Second)}
 }
 
+// SecretKey is the Secret that makes the hub's API server know the token of that ID.
+func SecretKey(tokenID string) client.ObjectKey {
+	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenSecretPrefix + tokenID}
+}
+
 // String is the token as it is sent to the API server.
 func (t Token) String() string { return t.ID + "." + t.Secret }
 

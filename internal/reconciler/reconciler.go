@@ -1,5 +1,5 @@
-// Package reconciler is the one runner under every controller of hub and agent: it owns what each would
-// copy, so that a controller is only its own observe, decide, act and report.
+// Package reconciler runs the controllers that own the status of an object: it has what each of them would copy, so that
+// such a controller is only its own observe, decide, act and report. Controllers that write no status do without it.
 package reconciler
 
 import (
@@ -9,9 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // Object is an API object of a pointer type with a DeepCopy of its own type.
@@ -38,8 +39,8 @@ type Next struct {
 	DeferStatus bool
 }
 
-// Sooner returns the earlier of two.
-func (n Next) Sooner(after time.Duration) Next {
+// NoLaterThan returns the earlier of two.
+func (n Next) NoLaterThan(after time.Duration) Next {
 	if after > 0 && (n.After == 0 || after < n.After) {
 		n.After = after
 	}
@@ -66,8 +67,13 @@ func New[T any, P Object[T]](reader client.Reader, writer client.StatusClient, l
 // computed from a stale object is never written.
 func (r *Runner[T, P]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	current := P(new(T))
-	if err := r.reader.Get(ctx, request.NamespacedName, current); err != nil {
-		if apierrors.IsNotFound(err) {
+	err := r.reader.Get(ctx, request.NamespacedName, current)
+	if err == nil {
+		// An object that cannot be decoded is left alone until it changes. Package undecodable tells of it.
+		err = undecodable.Check(current)
+	}
+	if err != nil {
+		if apierrors.IsNotFound(err) || undecodable.Is(err) {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting %s: %w", request, err)
@@ -95,8 +101,7 @@ func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {
 	}
 	// What the logic wrote meanwhile (a finalizer, an annotation) has moved the resource version on.
 	before.SetResourceVersion(after.GetResourceVersion())
-	patch := client.MergeFromWithOptions(runtime.Object(before).(client.Object), client.MergeFromWithOptimisticLock{})
-	if err := r.status.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
+	if err := r.status.Patch(ctx, after, MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
 	return nil

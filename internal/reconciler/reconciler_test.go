@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 var environment *testenv.Environment
@@ -161,8 +161,8 @@ func TestAnObjectThatIsGoneIsNoError(t *testing.T) {
 func TestSooner(t *testing.T) {
 	g := NewWithT(t)
 	next := reconciler.Next{}
-	g.Expect(next.Sooner(0).After).To(BeZero())
-	g.Expect(next.Sooner(time.Minute).After).To(Equal(time.Minute))
-	g.Expect(next.Sooner(time.Minute).Sooner(time.Second).After).To(Equal(time.Second))
-	g.Expect(next.Sooner(time.Second).Sooner(time.Minute).After).To(Equal(time.Second))
+	g.Expect(next.NoLaterThan(0).After).To(BeZero())
+	g.Expect(next.NoLaterThan(time.Minute).After).To(Equal(time.Minute))
+	g.Expect(next.NoLaterThan(time.Minute).NoLaterThan(time.Second).After).To(Equal(time.Second))
+	g.Expect(next.NoLaterThan(time.Second).NoLaterThan(time.Minute).After).To(Equal(time.Second))
 }

@@ -21,6 +21,9 @@ func Here() string {
 	return of(info)
 }
 
+// Label is the version of this program as the value of a label, which cannot have a "+".
+func Label() string { return strings.ReplaceAll(Here(), "+", "_") }
+
 // of is the release that was built if the commit has a tag, such as v0.2.0, and else the begin of the commit's name.
 // "+dirty" says that files were changed since.
 func of(info *debug.BuildInfo) string {
@@ -34,7 +37,7 @@ func of(info *debug.BuildInfo) string {
 		if release == "" || release == "(devel)" {
 			return unknown
 		}
-		return info.Main.Version // It was built as a module that somebody else requires, or installs.
+		return info.Main.Version // It was built as a module that another module requires, or a user installs.
 	}
 	revision = revision[:revisionLength]
 	version := release

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var environment *testenv.Environment
@@ -57,7 +57,7 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 			served[resource.Name] = resource
 		}
 		for name, short := range map[string]string{
-			"clusters": "hfc", "machineclasses": "mclass", "machines": "ma", "machinesets": "mset", "machinedeployments": "mdep",
+			"clusters": "hfc", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
 		} {
 			g.Expect(served).To(HaveKey(name))
 			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)
@@ -73,7 +73,7 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// Whoever reads a condition or an event looks its words up in the API package.
+// A user who reads a condition or an event looks its words up in the API package.
 func TestConditionsAndReasonsAreDocumented(t *testing.T) {
 	g := NewWithT(t)
 	file, err := parser.ParseFile(token.NewFileSet(), "../../apis/v1alpha1/conditions.go", nil, parser.ParseComments)

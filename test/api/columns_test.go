@@ -35,16 +35,18 @@ func TestColumns(t *testing.T) {
 		}},
 		"machines": {"machine", []column{
 			{"Name", "full", false}, {"Phase", "Failed", false}, {"Ready", "False", false}, {"Reason", "NodeNotReady", false},
-			{"Stale", "AgentSilent", false}, {"Node", "its-node", false}, {"Kubelet", "v1.35.4", false},
+			{"Stale", "AgentSilent", false}, {"Schedulable", "False", false}, {"Node", "its-node", false}, {"Kubelet", "v1.35.4", false},
 			{"Provider ID", "hollow://c/full", true}, {"Message", "the kubelet is away", true}, {age, nil, false},
 		}},
 		"machinesets": {"machineset", []column{
-			{"Name", "full", false}, {"Desired", 9, false}, {"Current", 8, false}, {"Ready", 6, false}, {"Available", 5, false},
-			{"Frozen", "True", false}, {"Kubelet", "v1.36.2", false}, {"Message", "4 are missing", true}, {age, nil, false},
+			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "ManualFreeze", false}, {"Desired", 9, false}, {"Current", 8, false},
+			{"Ready Machines", 6, false}, {"Available", 5, false}, {"Frozen", "True", false}, {"Kubelet", "v1.36.2", false},
+			{"Message", "by x", true}, {age, nil, false},
 		}},
 		"machinedeployments": {"machinedeployment", []column{
-			{"Name", "full", false}, {"Desired", 9, false}, {"Current", 8, false}, {"Updated", 7, false}, {"Ready", 6, false},
-			{"Available", 5, false}, {"Frozen", "True", false}, {"Kubelet", "v1.36.2", false}, {"Message", "4 are missing", true}, {age, nil, false},
+			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "ManualFreeze", false}, {"Desired", 9, false}, {"Current", 8, false},
+			{"Updated", 7, false}, {"Ready Machines", 6, false}, {"Available", 5, false}, {"Frozen", "True", false},
+			{"Kubelet", "v1.36.2", false}, {"Message", "by x", true}, {age, nil, false},
 		}},
 	} {
 		t.Run(resource, func(t *testing.T) {

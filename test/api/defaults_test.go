@@ -15,10 +15,15 @@ import (
 )
 
 const (
-	unknownReady = `conditions: [{type: Ready, status: Unknown, reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s}]`
-	minimalBody  = `{clusterName: c, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}`
-	scaled       = `, replicas: 1, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}`
+	unknownReady = `conditions: [
+  {type: Ready, status: Unknown, reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s},
+  {type: Reconciling, status: "True", reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s}]`
+	minimalBody = `{clusterName: c, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}`
+	scaled      = `, replicas: 1, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}`
 )
+
+// unseenDeployment is the status of a MachineDeployment at which no hub has looked.
+var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine deployment yet") + "}"
 
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
@@ -36,13 +41,16 @@ spec: {provider: hollow, drainPolicy: Drain, secretRef: {name: ""}}`},
 spec: {clusterName: c, providerConfig: {valueRef: {name: x}}}
 status: {phase: Pending, ` + strings.ReplaceAll(unknownReady, "%s", "The agent has not reported on this machine yet") + `}`},
 		"set": {"MachineSet", minimalBody + "}", `
-spec: ` + minimalBody + scaled + "}"},
+spec: ` + minimalBody + scaled + "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine set yet") + "}"},
 		"deployment": {"MachineDeployment", minimalBody + "}", `
-spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}
+` + unseenDeployment},
 		"strategy": {"MachineDeployment", minimalBody + ", strategy: {}}", `
-spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}
+` + unseenDeployment},
 		"in-place": {"MachineDeployment", minimalBody + ", strategy: {type: InPlace, inPlace: {}}}", `
-spec: ` + minimalBody + scaled + `, strategy: {type: InPlace, inPlace: {trigger: Auto}}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}`},
+spec: ` + minimalBody + scaled + `, strategy: {type: InPlace, inPlace: {trigger: Auto}}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}
+` + unseenDeployment},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
 		if test.kind != "Cluster" {

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 const (
@@ -77,6 +77,9 @@ func sum(counts map[string]float64) float64 {
 
 // The time is up here as soon as the first Machines are Ready, which a test cannot set with --timeout.
 func TestWhatWasMeasuredIsPrintedWhenTheTimeIsUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	g := NewWithT(t)
 	bin, err := testenv.BinDir()
 	g.Expect(err).NotTo(HaveOccurred())

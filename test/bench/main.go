@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // settled is how long after the last change of a fleet all has been written that the hub puts off, such as counts and events.
@@ -131,7 +131,7 @@ func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() er
 		names = append(names, fmt.Sprintf("c%d", i+1))
 	}
 	fleet, err := localfleet.Up(ctx, localfleet.Options{
-		Dir: dir, BinDir: opts.binDir, Clusters: names,
+		Dir: dir, TemporaryDir: true, BinDir: opts.binDir, Clusters: names,
 		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
 	})
 	if err != nil {

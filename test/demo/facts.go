@@ -19,7 +19,7 @@ const (
 type fact struct {
 	what, where, seen string
 	holds             bool
-	// cut tells that the demo ended before anybody could know.
+	// cut tells that the demo ended before the fact was known.
 	cut  bool
 	took time.Duration
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -48,7 +48,7 @@ type member struct {
 func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*fleet, error) {
 	hollow := opts.plugin(book.say)
 	args := []string{
-		"local", "up", "--dir", dir, "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
+		"local", "up", "--dir", dir, "--temporary-dir", "--bin-dir", opts.binDir, "--clusters", strconv.Itoa(clusters), "--machines", "0",
 		"--agent-arg=--freeze-after=" + freezeAfter.String(), "--output", "json",
 	}
 	if !opts.keep {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// freezeAfter is that of the demo's agents: shorter than the default, so that nobody has to wait for half a minute.
+	// freezeAfter is that of the demo's agents: shorter than the default, so that its user need not wait for half a minute.
 	freezeAfter = 6 * time.Second
 	// stillness is how long the demo watches that nothing happens.
 	stillness = 3 * time.Second

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 )
+
+// errForeign says that a directory is not one that a demo made.
+var errForeign = errors.New("it was not made by a demo, or holds other files: see what is in it, and move it away")
 
 // errTaken says that another program starts or ends a fleet in a directory.
 var errTaken = errors.New("another demo is at work there")
@@ -29,9 +32,13 @@ func keptDir() string {
 
 // take locks a directory. The error is errTaken also if the directory went away meanwhile.
 func take(path string) (*place, error) {
-	lock, err := os.Open(path)
+	// In a directory for temporary files another user may have put a link there.
+	lock, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errTaken
+	}
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s: %w", path, errForeign)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of a fleet: %w", err)
@@ -44,7 +51,7 @@ func take(path string) (*place, error) {
 	return taken, nil
 }
 
-// hold locks a directory that has been opened, if it is still there: whoever had it may have removed it meanwhile.
+// hold locks a directory that has been opened, if it is still there: the demo that held it may have removed it meanwhile.
 func (p *place) hold() error {
 	if err := syscall.Flock(int(p.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return errTaken
@@ -52,9 +59,12 @@ func (p *place) hold() error {
 		return fmt.Errorf("locking %s: %w", p.path, err)
 	}
 	locked, lockedErr := p.lock.Stat()
-	there, thereErr := os.Stat(p.path)
+	there, thereErr := os.Lstat(p.path)
 	if lockedErr != nil || thereErr != nil || !os.SameFile(locked, there) {
 		return errTaken
+	}
+	if status, ok := locked.Sys().(*syscall.Stat_t); !ok || int(status.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s: %w", p.path, errForeign)
 	}
 	return nil
 }
@@ -80,7 +90,7 @@ func (o options) claim(ctx context.Context) (*place, error) {
 	}
 }
 
-// claimKept refuses to touch a fleet that was kept: somebody may work with it.
+// claimKept refuses to touch a fleet that was kept: its user may work with it.
 func (o options) claimKept(ctx context.Context) (*place, error) {
 	if err := os.Mkdir(keptDir(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making a directory for the fleet: %w", err)
@@ -111,7 +121,7 @@ func open(path string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o755); err != nil {
+	if err := dir.lock.Chmod(0o755); err != nil {
 		dir.release()
 		return nil, fmt.Errorf("opening the directory of the fleet: %w", err)
 	}
@@ -124,22 +134,24 @@ func runDown(ctx context.Context, opts options) error {
 	if err != nil {
 		return fmt.Errorf("looking for fleets: %w", err)
 	}
-	if _, err := os.Stat(keptDir()); err == nil {
+	if _, err := os.Lstat(keptDir()); err == nil {
 		paths = append(paths, keptDir())
 	}
 	ended := 0
 	for _, path := range paths {
 		dir, err := take(path)
-		if errors.Is(err, errTaken) {
+		if err == nil {
+			err = opts.end(ctx, path)
+			dir.release()
+		}
+		switch {
+		case errors.Is(err, errTaken):
 			fmt.Fprintln(opts.out, "Left alone, because another demo is at work there:", path)
 			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = opts.end(ctx, path)
-		dir.release()
-		if err != nil {
+		case errors.Is(err, errForeign):
+			fmt.Fprintln(opts.out, "Left alone:", err)
+			continue
+		case err != nil:
 			return err
 		}
 		ended++
@@ -151,10 +163,22 @@ func runDown(ctx context.Context, opts options) error {
 	return nil
 }
 
-// end ends the fleet in a directory of the demo's own. One without a fleet was left by a demo that had not begun.
+// end ends the fleet in a directory of the demo's own, and removes the directory if nothing is left in it. One without a
+// fleet was left by a demo that had not begun.
 func (o options) end(ctx context.Context, path string) error {
-	if _, err := localfleet.ReadState(path); errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(path)
+	err := localfleet.Check(path)
+	if err == nil {
+		err = o.plugin(func(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }).down(ctx, path)
 	}
-	return o.plugin(func(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }).down(ctx, path)
+	if err != nil && !errors.Is(err, localfleet.ErrNoFleet) {
+		return err
+	}
+	err = syscall.Rmdir(path)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+		return fmt.Errorf("%s: %w", path, errForeign)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the directory of a fleet: %w", err)
+	}
+	return nil
 }

@@ -11,15 +11,16 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 // hold puts a fleet of keeper into a directory.
 func hold(t *testing.T, dir string, keeper process.Identity) string {
 	t.Helper()
 	g := NewWithT(t)
-	g.Expect(os.MkdirAll(dir, 0o755)).To(Succeed())
+	_, err := localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
 	content, err := json.Marshal(localfleet.State{Keeper: &keeper})
 	g.Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(dir, "fleet.json")
@@ -79,7 +80,7 @@ func TestDemosStartWhileOthersAreEnded(t *testing.T) {
 					return
 				}
 				g.Expect(os.WriteFile(filepath.Join(dir.path, "log"), nil, 0o600)).To(Succeed())
-				g.Expect(filepath.Join(dir.path, "log")).To(BeAnExistingFile())
+				g.Expect(os.Remove(filepath.Join(dir.path, "log"))).To(Succeed())
 				dir.release()
 			}
 		})
@@ -125,4 +126,27 @@ func TestWhatIsLeftOfAKeptFleetIsReplaced(t *testing.T) {
 	g.Expect(s.called(t)).To(Equal("local down --dir " + keptDir() + "\n"))
 	_, err = s.claim(t.Context())
 	g.Expect(err).To(MatchError(errTaken), "two cannot start it at once")
+}
+
+func TestADirectoryThatNoDemoMadeIsLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	s := newStage(t, http.NotFound)
+	s.keep = true
+	outside := t.TempDir()
+	precious, linked := filepath.Join(keptDir()+"-notes", "precious"), filepath.Join(outside, "precious")
+	g.Expect(os.Chmod(outside, 0o700)).To(Succeed())
+	g.Expect(os.Mkdir(keptDir()+"-notes", 0o755)).To(Succeed())
+	for _, file := range []string{precious, linked} {
+		g.Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
+	}
+	g.Expect(os.Symlink(outside, keptDir())).To(Succeed())
+	g.Expect(runDown(t.Context(), s.options)).To(Succeed())
+	g.Expect(precious).To(BeAnExistingFile())
+	g.Expect(linked).To(BeAnExistingFile())
+	g.Expect(s.text.String()).To(And(ContainSubstring("Left alone: "+keptDir()+"-notes"), ContainSubstring("Left alone: "+keptDir()+":")))
+	_, err := s.claim(t.Context())
+	g.Expect(err).To(MatchError(errForeign))
+	info, err := os.Stat(outside)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(BeEquivalentTo(0o700), "the rights of what a link leads to are not changed")
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/hollowfleet/hollowfleet/internal/shell"
 )
 
 // printHowToUse tells what a kept fleet offers. What needs no kubectl comes first: a fresh machine has none.
@@ -26,5 +28,5 @@ And if you have kubectl:
   kubectl --kubeconfig %[4]s get nodes -o wide
 End it:
   make demo-down
-`, fleet.hub.Kubeconfig, first.Name, deploymentName, first.Kubeconfig, fleet.dir, last.Name)
+`, shell.Quote(fleet.hub.Kubeconfig), first.Name, deploymentName, shell.Quote(first.Kubeconfig), shell.Quote(fleet.dir), last.Name)
 }

@@ -109,7 +109,7 @@ var _ = Describe("A Machine", func() {
 		Expect(replacement.Name).NotTo(Equal(machine.Name), "the MachineSet makes another Machine")
 	}, SpecTimeout(3*fleettest.Patience))
 
-	It("should get its pod back when somebody deletes it", func(ctx SpecContext) {
+	It("should get its pod back when a user deletes it", func(ctx SpecContext) {
 		member := fleet.Members[1]
 		fleet.NewDeployment(ctx, member, "repaired", 1)
 		machine := fleet.ExpectReady(ctx, member, "repaired", 1)[0]
@@ -192,6 +192,28 @@ var _ = Describe("Bad input that only the agent can see", func() {
 		Entry("no kind", "bad-kind",
 			v1alpha1.ProviderConfig{Value: raw(`{"apiVersion":"hollowfleet.io/v1alpha1"}`)}, v1alpha1.ErrorInvalidConfiguration, `kind`),
 	)
+
+	It("should be named on MachineSet and MachineDeployment too", func(ctx SpecContext) {
+		member := fleet.Members[0]
+		class := &v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: "mistyped-provider"}, Spec: v1alpha1.MachineClassSpec{Provider: "holow"},
+		}
+		Eventually(ctx, func(ctx context.Context) error { return fleet.HubClient.Create(ctx, class) }).Should(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, class))).To(Succeed()) })
+		deployment := fleet.NewDeployment(ctx, member, "mistyped", 1, func(d *v1alpha1.MachineDeployment) {
+			d.Spec.Template.Spec.ProviderConfig.ValueRef = &v1alpha1.MachineClassReference{Name: class.Name}
+		})
+		told := And(ContainSubstring(`spec.provider of MachineClass "mistyped-provider"`), ContainSubstring(`no provider "holow"`), ContainSubstring("it has hollow"))
+		failed := ContainElement(And(HaveField("Type", v1alpha1.StalledCondition), HaveField("Reason", v1alpha1.ErrorUnknownProvider), HaveField("Message", told)))
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+			g.Expect(deployment.Status.Conditions).To(failed)
+			sets := &v1alpha1.MachineSetList{}
+			g.Expect(fleet.HubClient.List(ctx, sets, client.InNamespace(member.Name), client.MatchingLabels{fleettest.PoolLabel: "mistyped"})).To(Succeed())
+			g.Expect(sets.Items).To(HaveExactElements(HaveField("Status.Conditions", failed)))
+			g.Expect(fleet.MachinesOf(ctx, g, member, "mistyped")).To(HaveExactElements(HaveField("Status.Conditions", failed)))
+		}).Should(Succeed())
+	}, SpecTimeout(2*fleettest.Patience))
 
 	It("should be over when the user mends it", func(ctx SpecContext) {
 		member := fleet.Members[0]

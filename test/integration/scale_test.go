@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -61,7 +61,7 @@ var _ = Describe("A MachineDeployment", func() {
 		Expect(seen).To(HaveLen(5), "no Machine was made and thrown away")
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should leave no Node behind when the agent is killed in the middle of deletions", func(ctx SpecContext) {
+	It("should leave no Node behind when the agent is killed in the middle of deletions", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[1]
 		deployment := fleet.NewDeployment(ctx, member, "agentkill", 4)
 		machines := fleet.ExpectReady(ctx, member, "agentkill", 4)
@@ -80,7 +80,7 @@ var _ = Describe("A MachineDeployment", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should lose and regain a Machine's readiness when its hollow node is killed", func(ctx SpecContext) {
+	It("should lose and regain a Machine's readiness when its hollow node is killed", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[1]
 		fleet.NewDeployment(ctx, member, "killed", 1)
 		machine := fleet.ExpectReady(ctx, member, "killed", 1)[0]
@@ -115,7 +115,7 @@ var _ = Describe("An agent", func() {
 	It("should reach nothing of another cluster with its credentials", func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, fleet.Members[1], "secluded", 1)
 		machine := fleet.ExpectReady(ctx, fleet.Members[1], "secluded", 1)[0]
-		// What the agent of c1 itself holds, and nothing that anybody made for it.
+		// What the agent of c1 itself holds, and nothing that a user made for it.
 		config := rest.AnonymousClientConfig(fleet.HubConfig)
 		var err error
 		own := fleet.CredentialDir(fleet.Members[0])

@@ -4,12 +4,9 @@ package integration
 import (
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -17,11 +14,7 @@ import (
 var fleet *fleettest.Fleet
 
 func TestIntegration(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Fleet")
+	fleettest.Run(t, "Fleet")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -110,14 +110,14 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 				"bin/tools/heartbeat": "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n",
 				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
 					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
-				"apis/.keep": "", "hack/tools/.keep": "", "agent/simulator/.keep": "",
+				"apis/.keep": "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "agent/simulator/.keep": "",
 			} {
 				g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755)).To(Succeed())
 				g.Expect(os.WriteFile(filepath.Join(dir, file), []byte(content), 0o755)).To(Succeed())
 			}
 			output, err := command(t, []string{"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH")}, filepath.Join(dir, "hack/test.sh"), "unit")
 			g.Expect(err == nil).To(Equal(test.passes), output)
-			for _, suite := range []string{"apis", "tools", "simulator", filepath.Base(dir)} {
+			for _, suite := range []string{"apis", "owneddir", "tools", "simulator", filepath.Base(dir)} {
 				g.Expect(output).To(ContainSubstring("\n"+strings.ReplaceAll(fmt.Sprintf(test.line, suite), `\t`, "\t")+"\n"), "go's own line")
 			}
 			g.Expect(output).To(ContainSubstring(test.verdict))
@@ -129,10 +129,10 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 func TestOnlyTheSimulatorRequiresKubernetes(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(read(t, "agent/simulator/go.mod")).To(MatchRegexp(`(?m)^\s*k8s\.io/kubernetes v`))
-	for _, module := range []string{"go.mod", "apis/go.mod"} {
+	for _, module := range []string{"go.mod", "apis/go.mod", "internal/owneddir/go.mod"} {
 		g.Expect(read(t, module)).NotTo(MatchRegexp(`k8s\.io/kubernetes\s`), module)
 	}
-	for _, module := range []string{".", "./apis"} {
+	for _, module := range []string{".", "./apis", "./internal/owneddir"} {
 		g.Expect(read(t, "go.work")).To(MatchRegexp(`(?m)^\s*` + module + `$`))
 	}
 }

@@ -1,6 +1,7 @@
 package layout_test
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,6 +28,23 @@ func isDrawn(source, faults, name string) bool {
 	return false
 }
 
+// Every state of the page names the test that holds it.
+func TestGitOpsNamesItsTests(t *testing.T) {
+	g := NewWithT(t)
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/gitops.md")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 6 || strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "kind" {
+			continue
+		}
+		rows++
+		tests := namedTests(cells[5])
+		g.Expect(tests).To(HaveLen(1), "no test stands behind %q", line)
+		g.Expect(testSource(t, tests[0].dir)).To(ContainSubstring(tests[0].name), line)
+	}
+	g.Expect(rows).To(BeNumerically(">=", 60), "the page has lost rows")
+}
+
 // Every row of the page names tests that there are.
 func TestWhatHappensWhenNamesItsTests(t *testing.T) {
 	g := NewWithT(t)
@@ -38,19 +56,48 @@ func TestWhatHappensWhenNamesItsTests(t *testing.T) {
 			continue
 		}
 		rows++
-		tests := namedTests(cells[4])
-		g.Expect(tests).NotTo(BeEmpty(), "no test stands behind %q", cells[0])
-		for _, test := range tests {
-			if _, known := sources[test.dir]; !known {
-				sources[test.dir] = testSource(t, test.dir)
-			}
-			source, want := sources[test.dir], test.name
-			if !strings.HasPrefix(want, `"`) {
-				want = "func " + want + "("
-			}
-			g.Expect(strings.Contains(source, want) || isDrawn(source, faults, want)).To(BeTrue(),
-				"%q: %s has no test %s", cells[0], test.dir, test.name)
-		}
+		expectTests(t, cells[0], cells[4], sources, faults)
 	}
 	g.Expect(rows).To(BeNumerically(">=", 25), "the page has lost rows")
+}
+
+// Every invariant names where it is kept and tests that there are.
+func TestInvariantsNameTheirTests(t *testing.T) {
+	g := NewWithT(t)
+	faults := regexp.MustCompile(` +`).ReplaceAllString(read(t, "test/integration/fleettest/faults.go"), " ")
+	rows, sources := 0, map[string]string{}
+	for line := range strings.Lines(read(t, "docs/invariants.md")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 || !regexp.MustCompile(`^ \d+ $`).MatchString(cells[0]) {
+			continue
+		}
+		rows++
+		for _, place := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+			g.Expect(filepath.Join(root, place[1])).To(BeADirectory(), "invariant %s", cells[0])
+		}
+		if strings.TrimSpace(cells[3]) == "`test/integration/tenancy`, the whole suite" {
+			continue
+		}
+		expectTests(t, "invariant"+cells[0], cells[3], sources, faults)
+	}
+	g.Expect(rows).To(Equal(10))
+}
+
+// expectTests fails unless text names tests and all of them are there. sources keeps what was read.
+func expectTests(t *testing.T, row, text string, sources map[string]string, faults string) {
+	t.Helper()
+	g := NewWithT(t)
+	tests := namedTests(text)
+	g.Expect(tests).NotTo(BeEmpty(), "no test stands behind %q", row)
+	for _, test := range tests {
+		if _, known := sources[test.dir]; !known {
+			sources[test.dir] = testSource(t, test.dir)
+		}
+		source, want := sources[test.dir], test.name
+		if !strings.HasPrefix(want, `"`) {
+			want = "func " + want + "("
+		}
+		g.Expect(strings.Contains(source, want) || isDrawn(source, faults, want)).To(BeTrue(),
+			"%q: %s has no test %s", row, test.dir, test.name)
+	}
 }

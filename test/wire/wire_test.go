@@ -105,7 +105,7 @@ func TestASocketThatComesLater(t *testing.T) {
 	if early, err := net.Dial("tcp4", cable.Address()); err == nil {
 		defer early.Close()
 		_, err = phone{early, bufio.NewReader(early)}.hear(patience)
-		g.Expect(err).To(HaveOccurred(), "nobody is there yet")
+		g.Expect(err).To(HaveOccurred(), "no process listens there yet")
 	}
 
 	echo(t, "unix", path)

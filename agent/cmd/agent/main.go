@@ -80,7 +80,7 @@ be used.`,
   agent --cluster-name c1 --bootstrap-kubeconfig join.kubeconfig --credential-dir ./c1 --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080
 
-  # With a kubeconfig for the hub, of user hollowfleet.io:agent:c1, that somebody else keeps:
+  # With a kubeconfig for the hub, of user hollowfleet.io:agent:c1, that another program renews:
   agent --cluster-name c1 --hub-kubeconfig hub.kubeconfig --target-kubeconfig c1.kubeconfig \
     --health-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8080`,
 		Version: options.Version, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
@@ -121,8 +121,8 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
 	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "machines to drain or remove within any minute during --thaw-period; at least 1")
 	flags.DurationVar(&options.ThawPeriod, "thaw-period", agent.DefaultThawPeriod, "how long --thaw-deletions-per-minute holds after each freeze, and after the start")
-	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz; 0 for none")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics; 0 for none")
+	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz, which are served without authentication; 0 for none, :8081 for the probes of a kubelet")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics, which is served without authentication; 0 for none, :8080 for all interfaces")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,21 @@ func TestFlagsReachTheOptions(t *testing.T) {
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])
+		}
+	}
+}
+
+// What these addresses serve asks for no credential.
+func TestNothingIsServedToOtherMachinesByDefault(t *testing.T) {
+	flags := newCommand(t.Context(), nil, &bytes.Buffer{}).Flags()
+	for _, name := range []string{"health-address", "metrics-address", "pprof-address"} {
+		address := flags.Lookup(name).DefValue
+		if name == "pprof-address" && (address == "" || address == "0") {
+			continue // It is not served.
+		}
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || !net.ParseIP(host).IsLoopback() || port == "0" {
+			t.Errorf("--%s is %q by default, want a port of a loopback address: %v", name, address, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 const (
 	minPods, maxPods = 1, 1000
 	maxOSImage       = 128
-	// maxStartupDelay keeps a slip of the pen from making a node that nobody will live to see.
+	// maxStartupDelay refuses a typing error that would delay a node for days.
 	maxStartupDelay = 24 * time.Hour
 )
 
@@ -50,7 +50,7 @@ func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, 
 	}
 	for _, required := range []string{"apiVersion", "kind"} {
 		if _, ok := fields[required]; !ok {
-			fields[required] = json.RawMessage(`""`)
+			return config, driver.Invalid(path+"."+required, "missing: write apiVersion: %s and kind: %s", v1alpha1.GroupVersion, v1alpha1.HollowNodeConfigKind)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -122,8 +122,8 @@ func resources(target *corev1.ResourceList, check func(name string) string) sett
 			if problem := check(name); problem != "" {
 				return driver.Invalid(field, "%s", problem)
 			}
-			var quantity resource.Quantity
-			if err := json.Unmarshal(quantities[name], &quantity); err != nil {
+			quantity, err := v1alpha1.DecodeQuantity(quantities[name])
+			if err != nil {
 				return driver.Invalid(field, `no quantity: write it as "4" or "16Gi", got %s`, shown(quantities[name]))
 			}
 			if problem := quantityProblem(corev1.ResourceName(name), quantity); problem != "" {

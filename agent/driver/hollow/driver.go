@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/freshness"
+	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -31,7 +32,7 @@ type Driver struct {
 	environment driver.Environment
 	expiries    expiries
 	// pods is what the host's API server itself has told of the pods.
-	pods freshness.Memory
+	pods cacheconsistency.Tracker
 }
 
 // Factory returns a Factory of drivers with these options.
@@ -74,7 +75,7 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
 		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
 	}
-	d.pods.Told(pod)
+	d.pods.Observed(pod)
 	return d.instance(ctx, pod, request)
 }
 
@@ -151,8 +152,7 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 		return err
 	}
 	d.expiries.forget(machine.Name)
-	uid := client.Preconditions{UID: &secret.UID}
-	if err := d.environment.Host.Client.Delete(ctx, secret, uid); client.IgnoreNotFound(err) != nil {
+	if err := d.environment.Host.Client.Delete(ctx, secret, unchanged(secret)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
@@ -177,6 +177,32 @@ func (d *Driver) List(ctx context.Context) ([]driver.Instance, error) {
 	return instances, nil
 }
 
+// cacheTimeout bounds how long a count waits for a cache that is not there yet.
+const cacheTimeout = time.Second
+
+// Count implements driver.Counter. The cache is enough to know of pods; that there are none is asked of the API server.
+func (d *Driver) Count(ctx context.Context) (int, error) {
+	bounded, cancel := context.WithTimeout(ctx, cacheTimeout)
+	defer cancel()
+	pods := &corev1.PodList{}
+	err := d.environment.Host.Client.List(bounded, pods, client.InNamespace(d.environment.Host.Namespace),
+		client.MatchingLabels{v1alpha1.ClusterNameLabel: d.environment.ClusterName}, client.UnsafeDisableDeepCopy)
+	count := 0
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			count++
+		}
+	}
+	if err == nil && count > 0 {
+		return count, nil
+	}
+	instances, err := d.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(slices.DeleteFunc(instances, func(i driver.Instance) bool { return i.State == driver.Deleting })), nil
+}
+
 // readPod gets a Machine's pod from the API server. One that is not this cluster's is an error.
 func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
@@ -190,16 +216,21 @@ func (d *Driver) readPod(ctx context.Context, machine string) (*corev1.Pod, erro
 	if err := d.own(pod, "pod"); err != nil {
 		return nil, err
 	}
-	d.pods.Told(pod)
+	d.pods.Observed(pod)
 	return pod, nil
 }
 
 func (d *Driver) deletePod(ctx context.Context, pod *corev1.Pod) error {
-	uid := client.Preconditions{UID: &pod.UID}
-	if err := d.environment.Host.Client.Delete(ctx, pod, uid); client.IgnoreNotFound(err) != nil {
+	if err := d.environment.Host.Client.Delete(ctx, pod, unchanged(pod)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// unchanged lets a deletion fail with a conflict if object is not what it was when it was read.
+func unchanged(object client.Object) client.Preconditions {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return client.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
 // instance describes pod. It is out of date when it was made from another configuration, or when its

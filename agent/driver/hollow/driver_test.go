@@ -18,6 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/drivertest"
@@ -30,6 +31,7 @@ import (
 const targetNamespace = "hollowfleet"
 
 type bed struct {
+	t *testing.T
 	*Driver
 	client    client.Client
 	namespace string
@@ -39,7 +41,7 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	c := agenttest.Environment(t).Client
-	b := &bed{client: c, namespace: agenttest.Namespace(t, c), clock: clocktesting.NewFakePassiveClock(time.Now())}
+	b := &bed{t: t, client: c, namespace: agenttest.Namespace(t, c), clock: clocktesting.NewFakePassiveClock(time.Now())}
 	var err error
 	b.Driver, err = New(t.Context(), Options{Image: "hollowfleet/hollow-node", ServerURL: "https://192.0.2.1", ServerCA: []byte("CA")}, driver.Environment{
 		ClusterName: "c1", Clock: b.clock, Log: logr.Discard(), Changed: func(string) {},
@@ -78,6 +80,43 @@ func TestConformance(t *testing.T) {
 			Invalid: `{` + head + `,"maxPods":"many"}`, InvalidField: "spec.providerConfig.value.maxPods",
 		}
 	})
+}
+
+// reads counts what is read from the API server.
+type reads struct {
+	client.Reader
+	lists int
+}
+
+func (r *reads) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	r.lists++
+	return r.Reader.List(ctx, list, options...)
+}
+
+func TestCountAsksTheAPIServerOnlyForNothing(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	cached := &corev1.PodList{}
+	watching, err := client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: b.client.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	live := &reads{Reader: b.client}
+	b.environment.Host.Reader = live
+	b.environment.Host.Client = interceptor.NewClient(watching, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			cached.DeepCopyInto(list.(*corev1.PodList))
+			return nil
+		},
+	})
+	g.Expect(driver.Count(t.Context(), b.Driver)).To(BeZero())
+	g.Expect(live.lists).To(Equal(1), "a cache that has none may be behind")
+	_, err = b.Create(t.Context(), b.request("m1"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(driver.Count(t.Context(), b.Driver)).To(Equal(1), "the API server knows more than the cache")
+	cached.Items = []corev1.Pod{*b.pod(g, "m1")}
+	before := live.lists
+	g.Expect(driver.Count(t.Context(), b.Driver)).To(Equal(1))
+	g.Expect(live.lists).To(Equal(before), "the cache is enough")
+	cached.Items[0].DeletionTimestamp = &metav1.Time{Time: b.clock.Now()}
+	g.Expect(driver.Count(t.Context(), b.Driver)).To(Equal(1), "it is being removed by the cache alone")
 }
 
 func TestCreateMakesAPodAndASecret(t *testing.T) {
@@ -279,7 +318,8 @@ func TestQuotaIsExhaustion(t *testing.T) {
 	var last error
 	g.Eventually(func() bool {
 		_, last = b.Create(t.Context(), b.request("m1"))
-		return errors.Is(last, driver.ErrExhausted)
+		var exhausted *driver.ExhaustedError
+		return errors.As(last, &exhausted)
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "a full quota is no failure of the machine")
 	g.Expect(strings.Contains(last.Error(), "exceeded quota")).To(BeTrue(), "%v", last)
 }

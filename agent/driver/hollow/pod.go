@@ -1,6 +1,8 @@
 package hollow
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,6 +19,8 @@ const (
 	unprivileged int64 = 65532
 	// gracePeriodSeconds is enough: a hollow-node has nothing to finish.
 	gracePeriodSeconds int64 = 5
+	// startupPeriodSeconds is how soon a node that has joined is seen to be ready.
+	startupPeriodSeconds = 2
 )
 
 // renderPod writes the pod of a machine. It is the same on every host.
@@ -87,9 +91,12 @@ func renderContainer(image string, d desired) corev1.Container {
 			{Name: "config", MountPath: configDirectory, ReadOnly: true},
 			{Name: "state", MountPath: stateDirectory},
 		},
-		// Many hollow nodes share few cores: a slow answer must not look like a dead node.
-		ReadinessProbe: probe("/readyz", 2, 5),
-		LivenessProbe:  probe("/healthz", 10, 6),
+		// Many hollow nodes share few cores, and a restart is a reboot of the Node: a process that gets too little time to
+		// answer must not be restarted. One that ended is, without any probe. The readiness of a node that has joined hardly
+		// changes, so only the start is probed often. A start takes as long as its delay and the approval of its certificate.
+		StartupProbe:   probe("/readyz", startupPeriodSeconds, 5, int32((maxStartupDelay+time.Hour).Seconds())/startupPeriodSeconds),
+		ReadinessProbe: probe("/readyz", 30, 30, 3),
+		LivenessProbe:  probe("/healthz", 30, 30, 10),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -97,13 +104,13 @@ func renderContainer(image string, d desired) corev1.Container {
 	}
 }
 
-func probe(path string, periodSeconds, failures int32) *corev1.Probe {
+func probe(path string, periodSeconds, timeoutSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(hollownode.HealthPort), Scheme: corev1.URISchemeHTTP},
 		},
 		PeriodSeconds:    periodSeconds,
-		TimeoutSeconds:   5,
+		TimeoutSeconds:   timeoutSeconds,
 		SuccessThreshold: 1,
 		FailureThreshold: failures,
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,26 @@ func TestRenderPod(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(golden), got); diff != "" {
 		t.Errorf("the pod differs from %s (-want +got):\n%s", file, diff)
+	}
+}
+
+// A restart of a hollow-node is a reboot of its Node. What a probe cannot get for minutes because the machine is busy must
+// not cause one, nor a start that takes long.
+func TestProbesBearAStarvedProcess(t *testing.T) {
+	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := renderPod("c1", "hollowfleet", "m1", "hollowfleet/hollow-node", want).Spec.Containers[0]
+	if p := container.LivenessProbe; p.PeriodSeconds*p.FailureThreshold < 300 || p.TimeoutSeconds < 30 {
+		t.Errorf("the liveness probe gives up after %d s of answers slower than %d s, want 5 minutes and 30 s",
+			p.PeriodSeconds*p.FailureThreshold, p.TimeoutSeconds)
+	}
+	if p := container.StartupProbe; p == nil || time.Duration(p.PeriodSeconds*p.FailureThreshold)*time.Second <= maxStartupDelay {
+		t.Errorf("the startup probe is %+v, want one that waits for the longest delay of a start", p)
+	}
+	if p := container.ReadinessProbe; p.PeriodSeconds < 30 {
+		t.Errorf("a node that has joined is asked every %d s whether it is ready, by each of thousands", p.PeriodSeconds)
 	}
 }
 

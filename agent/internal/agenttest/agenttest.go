@@ -10,14 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 // Wait bounds an Eventually against the API server. It is long, because a machine with much else to do is slow.
@@ -29,8 +30,12 @@ var (
 	errStart    error
 )
 
+// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
+const poll = 50 * time.Millisecond
+
 // Main is the body of a TestMain: it runs the tests and stops the control plane if one was started.
 func Main(m *testing.M) {
+	gomega.SetDefaultEventuallyPollingInterval(poll)
 	code := m.Run()
 	if environment != nil {
 		if err := environment.Stop(); err != nil {
@@ -61,7 +66,7 @@ func Environment(t *testing.T) *testenv.Environment {
 	return environment
 }
 
-// Namespace makes a namespace of the test's own. Nobody removes it: the control plane goes as a whole.
+// Namespace makes a namespace of the test's own. It is not removed: the control plane goes as a whole.
 func Namespace(t *testing.T, c client.Client) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}

@@ -7,14 +7,17 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"k8s.io/kubectl/pkg/drain"
 	"k8s.io/utils/clock"
 
@@ -34,13 +37,36 @@ const (
 type Drainer struct {
 	client kubernetes.Interface
 	clock  clock.PassiveClock
-	ledger freeze.Ledger
+	ledger freeze.Downtime
+
+	mu sync.Mutex
+	// tried has, by the name of a Node that is being drained, the UIDs of its pods whose eviction the API server has
+	// answered. It is only a memory: after a restart each pod is tried once more.
+	tried map[string]sets.Set[types.UID]
 }
 
 // New returns a Drainer. Its client must be gated: each eviction passes the freeze gate. ledger tells which times do
 // not count.
-func New(client kubernetes.Interface, clock clock.PassiveClock, ledger freeze.Ledger) *Drainer {
-	return &Drainer{client: client, clock: clock, ledger: ledger}
+func New(client kubernetes.Interface, clock clock.PassiveClock, ledger freeze.Downtime) *Drainer {
+	return &Drainer{client: client, clock: clock, ledger: ledger, tried: map[string]sets.Set[types.UID]{}}
+}
+
+// Forget forgets a Node that is drained no more.
+func (d *Drainer) Forget(node string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.tried, node)
+}
+
+// triedOn returns the pods of a Node that have been tried in this or an earlier round. One Node is drained by one worker
+// at a time.
+func (d *Drainer) triedOn(node string) sets.Set[types.UID] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tried[node] == nil {
+		d.tried[node] = sets.New[types.UID]()
+	}
+	return d.tried[node]
 }
 
 func (d *Drainer) since(t time.Time) time.Duration { return d.clock.Since(t) - d.ledger.FrozenSince(t) }
@@ -59,14 +85,16 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, e
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
 	}
-	refused, err := evictAll(ctx, helper, fromAnywhere(evict), &round)
+	tried := d.triedOn(node.Name)
+	refused, err := evictAll(ctx, helper, untriedFirst(fromAnywhere(evict), tried), tried, &round)
 	if err != nil {
 		return round, err
 	}
 	if len(refused) > 0 {
 		budgets, err := d.budgets(ctx, refused)
 		if err != nil {
-			return round, err
+			// What the round came to is known all the same.
+			klog.FromContext(ctx).Info("Not naming the disruption budgets that hold pods", "Node", klog.KObj(node), "error", err)
 		}
 		round.Misconfigured = policy.Misconfigured(refused, budgets)
 	}
@@ -91,22 +119,45 @@ func fromAnywhere(pods []corev1.Pod) []corev1.Pod {
 	return slices.Concat(pods[first:], pods[:first])
 }
 
-// evictAll evicts pods one by one, enters them into round, and returns those that a budget held back.
-func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, round *policy.Round) ([]corev1.Pod, error) {
+// untriedFirst returns pods in their order, those first that have not been tried yet: so each one is tried, however few a
+// round comes to.
+func untriedFirst(pods []corev1.Pod, tried sets.Set[types.UID]) []corev1.Pod {
+	ordered := make([]corev1.Pod, 0, len(pods))
+	for _, before := range []bool{false, true} {
+		for i := range pods {
+			if tried.Has(pods[i].UID) == before {
+				ordered = append(ordered, pods[i])
+			}
+		}
+	}
+	return ordered
+}
+
+// evictAll evicts pods one by one, enters them into round and into tried, and returns those that a budget held back.
+func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, tried sets.Set[types.UID], round *policy.Round) ([]corev1.Pod, error) {
 	var refused []corev1.Pod
 	evicted := 0
+	later := func(pod *corev1.Pod) {
+		round.More = round.More || evicted >= maxEvictions || !tried.Has(pod.UID)
+		round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
+	}
 	for i := range pods {
 		pod := &pods[i]
 		if evicted >= maxEvictions || ctx.Err() != nil {
-			round.More = evicted >= maxEvictions
-			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
+			later(pod)
 			continue
 		}
 		err := helper.EvictPod(*pod, policyv1.SchemeGroupVersion)
 		var frozen *freeze.Error
-		switch {
-		case errors.As(err, &frozen):
+		if errors.As(err, &frozen) {
 			return nil, fmt.Errorf("evicting pod %s: %w", nameOf(pod), err)
+		}
+		if err != nil && ctx.Err() != nil {
+			later(pod) // The round has ended, and the API server has not answered.
+			continue
+		}
+		tried.Insert(pod.UID)
+		switch {
 		case apierrors.IsNotFound(err):
 		case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			// A namespace that is going takes its pods with it.

@@ -1,11 +1,22 @@
 package drain
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 )
 
 func TestARoundBeginsWithAnyPodAndComesToAll(t *testing.T) {
@@ -24,4 +35,46 @@ func TestARoundBeginsWithAnyPodAndComesToAll(t *testing.T) {
 		first[turned[0].Name] = true
 	}
 	g.Expect(first).To(HaveLen(4), "each pod comes first some time")
+}
+
+// An API server that answers slowly ends a round by its timeout, with pods that have had no turn.
+func TestARoundThatEndsEarlyHasMoreToDo(t *testing.T) {
+	g := NewWithT(t)
+	var end context.CancelFunc
+	slow := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/pods/"+slow+"/") {
+			_, _ = io.Copy(io.Discard, r.Body) // Only then the server sees that the client has gone.
+			end()
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	g.Expect(err).NotTo(HaveOccurred())
+	var pods []corev1.Pod
+	for _, name := range []string{"a", "b", "c"} {
+		pod := corev1.Pod{}
+		pod.Namespace, pod.Name, pod.UID = "ns", name, types.UID(name)
+		pods = append(pods, pod)
+	}
+	tried := sets.New[types.UID]()
+	d := New(clientset, nil, nil)
+	round := func(hangs string) (round policy.Round) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		end, slow = cancel, hangs
+		_, err := evictAll(ctx, d.helper(ctx), untriedFirst(pods, tried), tried, &round)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(round.Refused).To(HaveLen(3))
+		return round
+	}
+	g.Expect(round("b").More).To(BeTrue(), "b and c have not been tried")
+	g.Expect(sets.List(tried)).To(Equal([]types.UID{"a"}), "b was not answered")
+	g.Expect(round("c").More).To(BeTrue(), "c has not been tried")
+	g.Expect(round("c").More).To(BeTrue())
+	g.Expect(round("").More).To(BeFalse(), "all have been tried")
+	g.Expect(round("a").More).To(BeFalse(), "each was tried in some round")
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Error refuses a change because the agent is frozen. It is no failure: whoever gets it waits for the thaw.
+// Error refuses a change because the agent is frozen. It is no failure: the caller waits for the thaw.
 type Error struct {
 	// Reason and Message say why the agent is frozen; Since is from when on.
 	Reason, Message string

@@ -3,9 +3,6 @@ package freeze
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -16,7 +13,24 @@ type Checker interface {
 	Check() error
 }
 
-// Gate wraps everything through which the agent changes the world. The wrapped thing is not to be used beside.
+// OnThaw calls wake each time that changes receives and nothing is frozen, until ctx ends. The changes are those that the
+// caller has subscribed to for itself.
+func OnThaw(ctx context.Context, checker Checker, changes <-chan struct{}, wake func(context.Context)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+			if checker.Check() == nil {
+				wake(ctx)
+			}
+		}
+	}
+}
+
+// Gate refuses changes while the agent is frozen. It wraps the transports of the agent's clients, so that it is asked for
+// each attempt that is sent, also for one that client-go repeats by itself, and the drivers, which may have clients of their
+// own. What it wraps must not be used without it.
 type Gate struct {
 	checker Checker
 	metrics *Metrics
@@ -37,105 +51,6 @@ func (g *Gate) pass(ctx context.Context, method string) error {
 		g.metrics.refused.WithLabelValues(method).Inc()
 	}
 	return err
-}
-
-// Client lets reads through and refuses every change while frozen.
-func (g *Gate) Client(inner client.Client) client.Client {
-	return &gatedClient{Client: inner, gate: g, status: &gatedSubResource{SubResourceClient: inner.SubResource("status"), gate: g}}
-}
-
-// HubClient is Client, except that status may be written while frozen: reporting goes on.
-func (g *Gate) HubClient(inner client.Client) client.Client {
-	return &gatedClient{Client: inner, gate: g, status: inner.Status()}
-}
-
-// gatedClient spells every method of client.Writer out: a new one that it lacked would fail the package's test.
-type gatedClient struct {
-	client.Client
-	gate   *Gate
-	status client.SubResourceWriter
-}
-
-func (c *gatedClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	if err := c.gate.pass(ctx, "Create"); err != nil {
-		return err
-	}
-	return c.Client.Create(ctx, object, options...)
-}
-
-func (c *gatedClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	if err := c.gate.pass(ctx, "Update"); err != nil {
-		return err
-	}
-	return c.Client.Update(ctx, object, options...)
-}
-
-func (c *gatedClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-	if err := c.gate.pass(ctx, "Patch"); err != nil {
-		return err
-	}
-	return c.Client.Patch(ctx, object, patch, options...)
-}
-
-func (c *gatedClient) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	if err := c.gate.pass(ctx, "Apply"); err != nil {
-		return err
-	}
-	return c.Client.Apply(ctx, object, options...)
-}
-
-func (c *gatedClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if err := c.gate.pass(ctx, "Delete"); err != nil {
-		return err
-	}
-	return c.Client.Delete(ctx, object, options...)
-}
-
-func (c *gatedClient) DeleteAllOf(ctx context.Context, object client.Object, options ...client.DeleteAllOfOption) error {
-	if err := c.gate.pass(ctx, "DeleteAllOf"); err != nil {
-		return err
-	}
-	return c.Client.DeleteAllOf(ctx, object, options...)
-}
-
-func (c *gatedClient) Status() client.SubResourceWriter { return c.status }
-
-// SubResource gates every subresource, so also eviction, token and approval, and status asked for by name.
-func (c *gatedClient) SubResource(name string) client.SubResourceClient {
-	return &gatedSubResource{SubResourceClient: c.Client.SubResource(name), gate: c.gate}
-}
-
-type gatedSubResource struct {
-	client.SubResourceClient
-	gate *Gate
-}
-
-func (s *gatedSubResource) Create(ctx context.Context, object, body client.Object, options ...client.SubResourceCreateOption) error {
-	if err := s.gate.pass(ctx, "SubResourceCreate"); err != nil {
-		return err
-	}
-	return s.SubResourceClient.Create(ctx, object, body, options...)
-}
-
-func (s *gatedSubResource) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
-	if err := s.gate.pass(ctx, "SubResourceUpdate"); err != nil {
-		return err
-	}
-	return s.SubResourceClient.Update(ctx, object, options...)
-}
-
-func (s *gatedSubResource) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	if err := s.gate.pass(ctx, "SubResourcePatch"); err != nil {
-		return err
-	}
-	return s.SubResourceClient.Patch(ctx, object, patch, options...)
-}
-
-func (s *gatedSubResource) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-	if err := s.gate.pass(ctx, "SubResourceApply"); err != nil {
-		return err
-	}
-	return s.SubResourceClient.Apply(ctx, object, options...)
 }
 
 // Driver lets Get and List through and refuses every change while frozen.
@@ -176,3 +91,6 @@ func (d *gatedDriver) Delete(ctx context.Context, machine *v1alpha1.Machine) err
 }
 
 func (d *gatedDriver) List(ctx context.Context) ([]driver.Instance, error) { return d.inner.List(ctx) }
+
+// Count implements driver.Counter.
+func (d *gatedDriver) Count(ctx context.Context) (int, error) { return driver.Count(ctx, d.inner) }

@@ -4,31 +4,26 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	driverfake "github.com/hollowfleet/hollowfleet/agent/driver/fake"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
-
-func mapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	return mapper
-}
 
 // frozenWorld is a Checker that is always frozen.
 type frozenWorld struct{}
@@ -85,7 +80,7 @@ func arguments(method reflect.Type) []reflect.Value {
 func argument(of reflect.Type) reflect.Value {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = "default", "p"
-	for _, candidate := range []any{context.Background(), pod, client.RawPatch("application/merge-patch+json", []byte("{}")), &v1alpha1.Machine{}} {
+	for _, candidate := range []any{context.Background(), pod, corev1ac.Pod("p", "default"), client.RawPatch("application/merge-patch+json", []byte("{}")), &v1alpha1.Machine{}} {
 		if reflect.TypeOf(candidate).AssignableTo(of) {
 			return reflect.ValueOf(candidate)
 		}
@@ -93,52 +88,45 @@ func argument(of reflect.Type) reflect.Value {
 	return reflect.Zero(of)
 }
 
-// untouchable is a client that fails the test when anything is changed through it.
-func untouchable(t *testing.T) client.Client {
-	touched := func() error {
-		t.Error("a change went through the gate")
-		return nil
+// clientOf returns a client of server whose requests pass gate.
+func clientOf(t *testing.T, server string, gate func(http.RoundTripper) http.RoundTripper) client.Client {
+	t.Helper()
+	known := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(known))
+	utilruntime.Must(v1alpha1.AddToScheme(known))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Machine"), meta.RESTScopeNamespace)
+	config := &rest.Config{Host: server}
+	config.Wrap(gate)
+	made, err := client.New(config, client.Options{Scheme: known, Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
 	}
-	base := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithRESTMapper(mapper()).Build()
-	return interceptor.NewClient(base, interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return touched() },
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return touched() },
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return touched() },
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return touched()
-		},
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			return touched()
-		},
-		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
-			return touched()
-		},
-		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			return touched()
-		},
-		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
-			return touched()
-		},
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			return touched()
-		},
-		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-			return touched()
-		},
-	})
+	return made
+}
+
+// untouchable is an API server that fails the test when anything is changed there.
+func untouchable(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("a change went through the gate: %s %s", r.Method, r.URL.Path)
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func TestNothingChangesWhileFrozen(t *testing.T) {
-	gate := frozenGate()
-	gated := gate.Client(untouchable(t))
-	expectRefusals[client.Client](t, gated, readingClient)
-	expectRefusals[client.SubResourceWriter](t, gated.Status(), nil)
-	for _, name := range []string{"eviction", "token", "approval", "status"} {
-		expectRefusals[client.SubResourceClient](t, gated.SubResource(name), readingSub)
+	gate, server := frozenGate(), untouchable(t)
+	for _, gated := range []client.Client{clientOf(t, server, gate.RoundTripper), clientOf(t, server, gate.HubRoundTripper)} {
+		expectRefusals[client.Client](t, gated, readingClient)
+		expectRefusals[client.SubResourceWriter](t, gated.Status(), nil)
+		for _, name := range []string{"eviction", "token", "approval", "status"} {
+			expectRefusals[client.SubResourceClient](t, gated.SubResource(name), readingSub)
+		}
 	}
-	expectRefusals[client.Client](t, gate.HubClient(untouchable(t)), readingClient)
-	expectRefusals[client.SubResourceClient](t, gate.HubClient(untouchable(t)).SubResource("status"), readingSub)
-
 	inner := driverfake.New("c1")
 	expectRefusals[driver.Driver](t, gate.Driver(inner), readingDriver)
 	if calls := inner.Calls(); len(calls) > 0 {
@@ -146,47 +134,118 @@ func TestNothingChangesWhileFrozen(t *testing.T) {
 	}
 }
 
-func TestReadsGoOnWhileFrozen(t *testing.T) {
-	namespace := &corev1.Namespace{}
-	namespace.Name = "kube-system"
-	base := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(namespace).WithStatusSubresource(namespace).Build()
-	gated := frozenGate().Client(base)
-	if err := gated.Get(context.Background(), client.ObjectKeyFromObject(namespace), namespace); err != nil {
-		t.Errorf("Get: %v", err)
-	}
-	if err := gated.List(context.Background(), &corev1.NamespaceList{}); err != nil {
-		t.Errorf("List: %v", err)
-	}
+func TestADriverIsReadWhileFrozenAndUsedWhenThawed(t *testing.T) {
 	inner := driverfake.New("c1")
 	inner.Add("m1")
 	if all, err := frozenGate().Driver(inner).List(context.Background()); err != nil || len(all) != 1 {
 		t.Errorf("driver List: %v, %v", all, err)
 	}
-}
-
-func TestStatusGoesToTheHubWhileFrozen(t *testing.T) {
-	namespace := &corev1.Namespace{}
-	namespace.Name = "kube-system"
-	base := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(namespace).WithStatusSubresource(namespace).Build()
-	namespace.Status.Phase = corev1.NamespaceActive
-	if err := frozenGate().HubClient(base).Status().Update(context.Background(), namespace); err != nil {
-		t.Errorf("writing status to the hub: %v", err)
-	}
-}
-
-func TestChangesGoThroughWhenThawed(t *testing.T) {
 	gate := NewGate(thawedWorld{}, NewMetrics(prometheus.NewRegistry()))
-	base := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
-	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = "default", "p"
-	if err := gate.Client(base).Create(context.Background(), pod); err != nil {
-		t.Errorf("Create: %v", err)
-	}
-	inner := driverfake.New("c1")
 	machine := &v1alpha1.Machine{}
-	machine.Name = "m1"
+	machine.Name = "m2"
 	if _, err := gate.Driver(inner).Create(context.Background(), driver.Request{Machine: machine}); err != nil {
 		t.Errorf("driver Create: %v", err)
+	}
+}
+
+// client-go repeats a request by itself when an API server asks it to come again.
+func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
+	for name, answer := range map[string]int{"too many requests": http.StatusTooManyRequests, "an API server that stops": http.StatusServiceUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			world := &switchedWorld{}
+			gate := NewGate(world, NewMetrics(prometheus.NewRegistry()))
+			var sent atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if sent.Add(1) > 1 {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+					return
+				}
+				world.frozen.Store(true)
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(answer)
+			}))
+			defer server.Close()
+			pod := &corev1.Pod{}
+			pod.Namespace, pod.Name = "default", "p"
+			err := clientOf(t, server.URL, gate.RoundTripper).Delete(t.Context(), pod)
+			var frozen *Error
+			if !errors.As(err, &frozen) {
+				t.Errorf("the deletion came to %v, want a freeze error", err)
+			}
+			if sent.Load() != 1 {
+				t.Errorf("%d deletions were sent, want that of before the freeze", sent.Load())
+			}
+		})
+	}
+}
+
+// switchedWorld is frozen when a test says so.
+type switchedWorld struct{ frozen atomic.Bool }
+
+func (w *switchedWorld) Check() error {
+	if w.frozen.Load() {
+		return frozenWorld{}.Check()
+	}
+	return nil
+}
+
+func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
+	const machines, events = "/apis/hollowfleet.io/v1alpha1/namespaces/c1/machines", "/apis/events.k8s.io/v1/namespaces/c1/events"
+	tests := map[string]struct {
+		method, path string
+		want         bool
+	}{
+		"a read":                               {"GET", machines, true},
+		"the status of a Machine":              {"PATCH", machines + "/m1/status", true},
+		"the status, by update":                {"PUT", machines + "/m1/status", true},
+		"an event":                             {"POST", events, true},
+		"an event again":                       {"PATCH", events + "/e1", true},
+		"the status, below a path":             {"PATCH", "/hub" + machines + "/m1/status", true},
+		"a Machine":                            {"PATCH", machines + "/m1", false},
+		"a Machine called status":              {"PATCH", machines + "/status", false},
+		"a deletion of a Machine":              {"DELETE", machines + "/m1", false},
+		"a deletion of a Machine's status":     {"DELETE", machines + "/m1/status", false},
+		"a deletion of an event":               {"DELETE", events + "/e1", false},
+		"the status of a MachineSet":           {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/machinesets/s/status", false},
+		"the status of a Cluster":              {"PATCH", "/apis/hollowfleet.io/v1alpha1/clusters/c1/status", false},
+		"a Secret":                             {"POST", "/api/v1/namespaces/c1/secrets", false},
+		"a ConfigMap with an event's name":     {"PATCH", "/api/v1/namespaces/events.k8s.io/configmaps/events", false},
+		"something below the Machine's status": {"POST", machines + "/m1/status/more", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inner := &served{}
+			request := httptest.NewRequest(test.method, "http://hub"+test.path, nil)
+			response, err := frozenGate().HubRoundTripper(inner).RoundTrip(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if sent := len(inner.methods) == 1; sent != test.want {
+				t.Errorf("%s %s: sent %t, want %t (%v)", test.method, test.path, sent, test.want, err)
+			}
+		})
+	}
+}
+
+// net/http repeats a request whose body it can get again, such as one that an API server that is being stopped did not take.
+func TestAChangeIsNotRepeatedBelowTheGate(t *testing.T) {
+	gate := NewGate(thawedWorld{}, NewMetrics(prometheus.NewRegistry()))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://localhost/", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := &served{}
+	response, err := gate.RoundTripper(inner).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if inner.repeatable {
+		t.Error("the transport below the gate can get the body again")
+	}
+	if request.GetBody == nil {
+		t.Error("the caller's request was changed")
 	}
 }
 
@@ -195,10 +254,15 @@ type thawedWorld struct{}
 func (thawedWorld) Check() error { return nil }
 
 // served is a RoundTripper that answers everything and counts.
-type served struct{ methods []string }
+type served struct {
+	methods []string
+	// repeatable tells whether the body of the last request can be got again.
+	repeatable bool
+}
 
 func (s *served) RoundTrip(request *http.Request) (*http.Response, error) {
 	s.methods = append(s.methods, request.Method)
+	s.repeatable = request.GetBody != nil
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 

@@ -104,13 +104,13 @@ func (m *Metrics) show(state State, now time.Time) {
 // count adds up the time that has passed since the last call.
 func (m *Metrics) count(state State, now time.Time) {
 	if m.shown.Frozen {
-		m.seconds.WithLabelValues(m.shown.Reason).Add(max(passed(m.at, now), 0).Seconds())
+		m.seconds.WithLabelValues(m.shown.Reason).Add(max(Passed(m.at, now), 0).Seconds())
 	}
 	if state.Frozen && !m.shown.Frozen {
 		m.freezes.WithLabelValues(state.Reason).Inc()
-		if late := passed(state.Since, now); !m.at.IsZero() && late > 0 {
+		if late := Passed(state.Since, now); !m.at.IsZero() && late > 0 {
 			// The freeze began when the last good answer became too old, and is noticed only now.
-			m.seconds.WithLabelValues(state.Reason).Add(min(late, passed(m.at, now)).Seconds())
+			m.seconds.WithLabelValues(state.Reason).Add(min(late, Passed(m.at, now)).Seconds())
 		}
 	}
 	m.shown, m.at = state, now

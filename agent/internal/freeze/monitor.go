@@ -35,9 +35,9 @@ type Options struct {
 	Policy Policy
 	// Ordered tells whether a person has ordered a freeze of this cluster, and the reason given. Optional.
 	Ordered func() (reason string, ordered bool)
-	// Bars tell why this agent may not act however well the world is, such as because it stands by for another
+	// Blockers tell why this agent may not act however well the world is, such as because it stands by for another
 	// agent of its cluster. The first that holds explains a freeze. Optional.
-	Bars []Barrier
+	Blockers []BlockerFunc
 	// Relist: once nothing else keeps the agent frozen, it stays so until Relisted.
 	Relist bool
 	// Interval between probes of an API server that answers. FastInterval is that of one that is frozen or
@@ -48,15 +48,15 @@ type Options struct {
 	Metrics                         *Metrics
 }
 
-// Bar is why an agent may not act: a reason of package v1alpha1, a message, and since when.
-type Bar struct {
+// Blocker is why an agent may not act: a reason of package v1alpha1, a message, and since when.
+type Blocker struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// Barrier tells whether a Bar holds now. It must not ask the Monitor anything.
-type Barrier func() (why Bar, barred bool)
+// BlockerFunc tells whether a Blocker holds now. It must not ask the Monitor anything.
+type BlockerFunc func() (why Blocker, barred bool)
 
 // Monitor knows whether the agent is frozen.
 type Monitor struct {
@@ -67,14 +67,14 @@ type Monitor struct {
 	subscribers []chan struct{}
 	// orderedSince is when the order of a person to freeze was first seen; zero without one.
 	orderedSince time.Time
-	ledger       ledger
-	// caused: something keeps the agent frozen beside the list of its world, which is through if listed; listing
-	// says how far it is. freezes counts the beginnings of such causes.
+	downtime     downtime
+	// caused is true while something other than the relist keeps the agent frozen. listed is true once the relist for the
+	// last freeze is done, and listing says how far it is. freezes counts how often caused became true.
 	caused, listed bool
 	listing        string
 	freezes        uint64
-	// told is the number of freezes at the last look.
-	told uint64
+	// notifiedFreezes is the number of freezes at the last look.
+	notifiedFreezes uint64
 	// announced is the state that the log and the subscribers were last told.
 	announced State
 	observed  chan struct{}
@@ -91,7 +91,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 	if options.Interval <= 0 || options.FastInterval <= 0 || options.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
 		return nil, errors.New("a freeze monitor needs intervals, a timeout, a clock and metrics")
 	}
-	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1), ledger: newLedger(options.Clock.Now())}
+	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1), downtime: newDowntime(options.Clock.Now())}
 	for scope := range options.Probes {
 		state := newEndpoint(options.Policy, options.Clock.Now())
 		m.endpoints[scope] = &state
@@ -178,7 +178,7 @@ func (m *Monitor) Subscribe() <-chan struct{} {
 // announce tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
 func (m *Monitor) announce(ctx context.Context) {
 	for {
-		m.tell()
+		m.notify()
 		timer := m.options.Clock.NewTimer(m.untilDeadline())
 		select {
 		case <-ctx.Done():
@@ -204,15 +204,15 @@ func (m *Monitor) untilDeadline() time.Duration {
 	return wait
 }
 
-func (m *Monitor) tell() {
+func (m *Monitor) notify() {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
 	state := m.state(now)
 	before := m.announced
 	// A freeze that comes and goes between two looks is news for who lists the world after it.
-	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.told != m.freezes
-	m.announced, m.told = state, m.freezes
-	frozenFor := m.ledger.last()
+	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.notifiedFreezes != m.freezes
+	m.announced, m.notifiedFreezes = state, m.freezes
+	frozenFor := m.downtime.last()
 	subscribers := slices.Clone(m.subscribers)
 	m.mu.Unlock()
 	m.options.Metrics.show(state, now)
@@ -222,7 +222,7 @@ func (m *Monitor) tell() {
 	if state.Frozen {
 		m.options.Log.Info("Freezing: nothing is created, changed or deleted", "reason", state.Reason, "message", state.Message)
 	} else {
-		m.options.Log.Info("Thawing: every API server has proven healthy and nobody wants a freeze", "frozenFor", frozenFor.Round(time.Second))
+		m.options.Log.Info("Thawing: every API server has proven healthy and no freeze is ordered", "frozenFor", frozenFor.Round(time.Second))
 	}
 	for _, subscriber := range subscribers {
 		select {

@@ -170,11 +170,11 @@ func TestMetrics(t *testing.T) {
 		w.Observe(Hub, nil)
 		w.Observe(Target, nil)
 	}
-	w.tell()
+	w.notify()
 	g.Expect(frozen(Hub, v1alpha1.ReasonStarting)).To(Equal(0.0))
 	w.clock.Step(testPolicy.After)
 	w.Observe(Target, syscall.ECONNREFUSED)
-	w.tell()
+	w.notify()
 	g.Expect(frozen(Target, v1alpha1.ReasonUnreachable)).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(w.options.Metrics.since)).To(BeNumerically(">", 0))
 	g.Expect(testutil.ToFloat64(w.options.Metrics.probes.WithLabelValues("target", "Refused"))).To(Equal(1.0))
@@ -198,8 +198,8 @@ func TestFrozenz(t *testing.T) {
 	// Everything that keeps the agent frozen is told, not only what explains it.
 	reason := "maintenance"
 	w.order.Store(&reason)
-	w.options.Bars = []Barrier{func() (Bar, bool) {
-		return Bar{Reason: v1alpha1.ReasonLeaseNotHeld, Message: "lapsed", Since: w.clock.Now()}, true
+	w.options.Blockers = []BlockerFunc{func() (Blocker, bool) {
+		return Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Message: "lapsed", Since: w.clock.Now()}, true
 	}}
 	text = httptest.NewRecorder()
 	w.ServeHTTP(text, httptest.NewRequest(http.MethodGet, "/frozenz", nil))

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // Outcome is what came of a probe. Only OK counts as an answer: an API server that refuses or is overloaded
@@ -33,12 +35,14 @@ const (
 	Timeout Outcome = "Timeout"
 	// Refused: nothing listens there, or the connection was broken.
 	Refused Outcome = "Refused"
+	// Undecodable: the API server answers, and what it says of the agent's own Cluster cannot be decoded.
+	Undecodable Outcome = "Undecodable"
 	// Failed: anything else, such as a certificate that is not trusted. The message tells.
 	Failed Outcome = "Failed"
 )
 
 // Outcomes lists every outcome.
-var Outcomes = []Outcome{OK, Unauthorized, Forbidden, NotFound, RateLimited, ServerError, Timeout, Refused, Failed}
+var Outcomes = []Outcome{OK, Unauthorized, Forbidden, NotFound, RateLimited, ServerError, Timeout, Refused, Undecodable, Failed}
 
 // Classify tells what the error of a probe means.
 func Classify(err error) Outcome {
@@ -47,6 +51,8 @@ func Classify(err error) Outcome {
 	switch {
 	case err == nil:
 		return OK
+	case undecodable.Is(err):
+		return Undecodable
 	case apierrors.IsUnauthorized(err):
 		return Unauthorized
 	case apierrors.IsForbidden(err):

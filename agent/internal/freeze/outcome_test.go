@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/connect"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 )
 
 // answersWithin is long: a machine may be loaded.
@@ -22,7 +22,7 @@ const answersWithin = time.Minute
 // get makes the kind of request that a probe makes.
 func get(t *testing.T, url string, timeout time.Duration) error {
 	t.Helper()
-	direct, err := connect.NewDirect(&rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	direct, err := clients.NewDirect(&rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}

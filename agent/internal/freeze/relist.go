@@ -7,7 +7,7 @@ import (
 )
 
 // Between the end of the last cause of a freeze and the thaw the world is listed anew: what the agent knows may be
-// from before the freeze. The causes are numbered, so that a list from before the last one does not count.
+// From before the freeze. The causes are numbered, so that a list from before the last one does not count.
 
 // relist keeps the freeze up until the world was listed since its last cause.
 func (m *Monitor) relist(state *State) {
@@ -25,7 +25,7 @@ func (m *Monitor) relist(state *State) {
 	if m.listed {
 		return
 	}
-	why := Bar{Reason: v1alpha1.ReasonRelisting, Message: "the caches are held against what the API servers list", Since: m.ledger.open}
+	why := Blocker{Reason: v1alpha1.ReasonRelisting, Message: "the agent compares its caches with the API servers before it acts, which takes a few seconds", Since: m.downtime.open}
 	if m.listing != "" {
 		why.Message = m.listing
 	}
@@ -71,5 +71,5 @@ func (m *Monitor) Thaw() (number uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state(m.options.Clock.Now())
-	return m.ledger.thaw()
+	return m.downtime.thaw()
 }

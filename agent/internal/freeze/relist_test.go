@@ -83,13 +83,13 @@ func TestASecondFreezeOfTheSameReasonIsTold(t *testing.T) {
 	g, w := NewWithT(t), relistingWorld(t)
 	changes := w.Subscribe()
 	w.healthy()
-	w.tell()
+	w.notify()
 	g.Expect(changes).To(Receive())
-	w.tell()
+	w.notify()
 	g.Expect(changes).NotTo(Receive(), "nothing has changed")
 	w.clock.Step(testPolicy.After)
 	w.healthy()
-	w.tell()
+	w.notify()
 	g.Expect(w.State().Reason).To(Equal(v1alpha1.ReasonRelisting))
 	g.Expect(changes).To(Receive())
 }
@@ -122,14 +122,14 @@ func TestEveryReasonIsCounted(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	metrics := NewMetrics(prometheus.NewRegistry())
-	bars := []Bar{{Reason: "First", Since: clock.Now()}, {Reason: "Second", Since: clock.Now()}}
+	bars := []Blocker{{Reason: "First", Since: clock.Now()}, {Reason: "Second", Since: clock.Now()}}
 	never := func(context.Context) error { return errors.New("not asked") }
-	var barriers []Barrier
+	var barriers []BlockerFunc
 	for i := range bars {
-		barriers = append(barriers, func() (Bar, bool) { return bars[i], bars[i].Reason != "" })
+		barriers = append(barriers, func() (Blocker, bool) { return bars[i], bars[i].Reason != "" })
 	}
 	m, err := NewMonitor(Options{
-		Probes: map[Scope]Probe{Hub: never, Target: never}, Policy: testPolicy, Bars: barriers, Relist: true,
+		Probes: map[Scope]Probe{Hub: never, Target: never}, Policy: testPolicy, Blockers: barriers, Relist: true,
 		Interval: time.Second, FastInterval: time.Second, Timeout: time.Second, Clock: clock, Log: logr.Discard(), Metrics: metrics,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -139,7 +139,7 @@ func TestEveryReasonIsCounted(t *testing.T) {
 	seconds := func(reason string) float64 { return testutil.ToFloat64(metrics.seconds.WithLabelValues(reason)) }
 	look := func(after time.Duration) {
 		clock.Step(after)
-		m.tell()
+		m.notify()
 	}
 	g.Expect(shown("hub", v1alpha1.ReasonStarting)).To(Equal(1.0))
 	g.Expect(shown("agent", "Second")).To(Equal(1.0), "also what does not explain the freeze")

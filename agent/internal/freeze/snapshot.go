@@ -17,8 +17,8 @@ type State struct {
 	Since time.Time `json:"since,omitzero"`
 	// Ordered: a person wants the freeze, whatever the API servers are like.
 	Ordered bool `json:"ordered"`
-	// Bars are those that hold, whether they explain the freeze or not.
-	Bars      []Bar            `json:"bars,omitempty"`
+	// Blockers are those that hold, whether they explain the freeze or not.
+	Bars      []Blocker        `json:"bars,omitempty"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
@@ -69,18 +69,18 @@ func (m *Monitor) state(now time.Time) State {
 			state.Since = status.Since
 		}
 	}
-	m.bar(&state)
+	m.blocker(&state)
 	m.order(&state, now)
 	m.relist(&state)
-	m.ledger.note(state.Frozen, state.Since, now)
+	m.downtime.record(state.Frozen, state.Since, now)
 	return state
 }
 
-// bar adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
+// blocker adds what keeps this agent from acting. A world that cannot be seen explains a freeze first, except that an
 // agent which stands by for another one need not get as far as seeing it, and that one which the hub has shut out
 // cannot.
-func (m *Monitor) bar(state *State) {
-	for _, barrier := range m.options.Bars {
+func (m *Monitor) blocker(state *State) {
+	for _, barrier := range m.options.Blockers {
 		why, barred := barrier()
 		if !barred {
 			continue
@@ -97,8 +97,8 @@ func (m *Monitor) bar(state *State) {
 	}
 }
 
-// awaitsPerson tells whether no API server's recovery ends a Bar of that reason, but only a person's word: whoever waits
-// for the one has to know of the other.
+// awaitsPerson tells whether no API server's recovery ends a Blocker of that reason, but only a person's word: a client that
+// waits for the one has to know of the other.
 func awaitsPerson(reason string) bool {
 	return reason == v1alpha1.ReasonHubChanged || reason == v1alpha1.ReasonHubRestored || reason == v1alpha1.ReasonHubEmpty
 }
@@ -150,8 +150,11 @@ func describe(scope Scope, e *endpoint) EndpointStatus {
 }
 
 // reasonOf is why the agent is frozen: Starting also while an API server has never answered, for then the agent has
-// not lost anything.
+// not lost anything. An API server whose answer cannot be decoded is reached, and a person has to repair the object.
 func reasonOf(status EndpointStatus) string {
+	if status.LastOutcome == Undecodable {
+		return v1alpha1.ReasonUndecodable
+	}
 	if status.unproven {
 		return v1alpha1.ReasonStarting
 	}
@@ -171,7 +174,7 @@ func messageOf(status EndpointStatus) string {
 		message = fmt.Sprintf("%s API server: not probed yet", status.Scope)
 	}
 	if status.LastOutcome == OK {
-		message = fmt.Sprintf("%s API server: %d good answers in a row", status.Scope, status.Successes)
+		message = fmt.Sprintf("the %s API server answers, and counts as healthy after more good answers (%d so far)", status.Scope, status.Successes)
 	}
 	if status.LastMessage != "" {
 		message += " (" + status.LastMessage + ")"

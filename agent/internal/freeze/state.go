@@ -35,7 +35,7 @@ func newEndpoint(policy Policy, now time.Time) endpoint {
 
 // advance freezes if the last good answer is too old at the time now.
 func (e *endpoint) advance(now time.Time) {
-	if passed(e.lastOK, now) < e.policy.After {
+	if Passed(e.lastOK, now) < e.policy.After {
 		return
 	}
 	e.silent = true
@@ -45,9 +45,9 @@ func (e *endpoint) advance(now time.Time) {
 	}
 }
 
-// passed is the time from a to b by whichever clock tells more: the monotonic one stands still while the machine is
+// Passed is the time from a to b by whichever clock tells more: the monotonic one stands still while the machine is
 // suspended, and the wall clock may be set back.
-func passed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
+func Passed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
 
 // observe takes in the result of a probe that ended at now.
 func (e *endpoint) observe(outcome Outcome, message string, now time.Time) {

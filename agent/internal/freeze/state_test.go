@@ -120,7 +120,7 @@ func TestFrozenSince(t *testing.T) {
 	}
 	e.observe(OK, "", start.Add(time.Second))
 	e.advance(start.Add(time.Minute))
-	// The freeze began when the answer became too old, not when somebody looked.
+	// The freeze began when the answer became too old, not when it was looked at.
 	if want := start.Add(11 * time.Second); !e.frozenSince.Equal(want) {
 		t.Errorf("frozen since %s, want %s", e.frozenSince, want)
 	}

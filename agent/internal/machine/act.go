@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // step carries one action out and puts what came of it into s.
@@ -36,20 +37,20 @@ func (c *Controller) step(ctx context.Context, s *scope, action plan.Action) err
 	case plan.CordonNode:
 		err := node.Cordon(ctx, c.Target, s.Node, node.ForUpdate)
 		s.Update.Cordoned = err == nil
-		c.nodes.Told(s.Node)
+		c.nodes.Observed(s.Node)
 		return err
 	case plan.DrainNode:
 		return c.drainForUpdate(ctx, s)
 	case plan.UncordonNode:
 		err := node.Uncordon(ctx, c.Target, s.Node)
 		s.Update.Cordoned = err != nil
-		c.nodes.Told(s.Node)
+		c.nodes.Observed(s.Node)
 		return err
 	case plan.RemoveInstance:
 		return c.removeEnded(ctx, s)
 	case plan.SyncNode:
 		version, err := node.Sync(ctx, c.Target, s.Node, s.desired, s.changes)
-		c.nodeWrites.note(s.Node.UID, version)
+		c.nodeWrites.record(s.Node.UID, version)
 		return err
 	case plan.SetProviderID:
 		return c.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) { machine.Spec.ProviderID = &s.ProviderID })
@@ -66,7 +67,7 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.Machine.Spec.ProviderID == nil {
-		c.Pace.Made(s.Machine.UID)
+		c.ThawLimiter.Created(s.Machine.UID)
 	}
 	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && plan.Lost(s.Observation) {
 		c.Metrics.repaired("lost")
@@ -146,25 +147,42 @@ func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
 	if err := c.permitted(ctx); err != nil {
 		return err
 	}
+	// The evictions go by the Node's name: it must still be the Machine's.
+	found, err := c.ownNode(ctx, s)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		s.drain = &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the node is gone, or no longer the machine's"}
+		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
+		return nil
+	}
+	s.Node = found
 	return c.drainRound(ctx, s)
 }
 
-// drainRound does one round of a drain and judges it. A drain that is over by its timeout goes on without the
-// answer of an API server.
+// drainRound does one round of a drain and judges it. A round that fails ends no drain, also not after its timeout: nothing
+// is known of the pods then.
 func (c *Controller) drainRound(ctx context.Context, s *scope) error {
 	round, err := c.Drain.Round(ctx, s.Node)
 	var frozen *freeze.Error
-	if err != nil && (errors.As(err, &frozen) || s.Elapsed.Drain < s.Limits.Drain) {
+	switch {
+	case errors.As(err, &frozen):
+		return err
+	case err != nil:
+		s.drain = &policy.Report{
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining,
+			Message: "the pods of the node cannot be listed; the agent tries again, and its log says why",
+		}
 		return err
 	}
-	report := policy.Judge(round, s.Elapsed.Drain, s.Limits.Drain)
-	if err != nil {
-		report = policy.GivenUp(s.Limits.Drain, err.Error())
-	}
+	report := policy.Evaluate(round, s.Elapsed.Drain, s.Limits.Drain)
 	s.drain = &report
 	if !report.Over {
 		s.recheckAfter = sooner(s.recheckAfter, report.Recheck)
+		return nil
 	}
+	c.Drain.Forget(s.Node.Name)
 	return nil
 }
 
@@ -186,12 +204,11 @@ func (c *Controller) removeEnded(ctx context.Context, s *scope) error {
 func (c *Controller) patchMachine(ctx context.Context, machine *v1alpha1.Machine, change func(*v1alpha1.Machine)) error {
 	before := machine.DeepCopy()
 	change(machine)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Hub.Patch(ctx, machine, patch, client.FieldOwner(node.FieldManager)); err != nil {
+	if err := c.Hub.Patch(ctx, machine, reconciler.MergeFromWithLock(before), client.FieldOwner(node.FieldManager)); err != nil {
 		before.DeepCopyInto(machine)
 		return fmt.Errorf("patching Machine %s: %w", machine.Name, err)
 	}
-	c.hubWrites.note(machine.UID, machine.ResourceVersion)
+	c.hubWrites.record(machine.UID, machine.ResourceVersion)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -17,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/freshness"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -38,11 +39,14 @@ const (
 	exhaustedRetry = time.Minute
 	// observeTimeout bounds the reads of one reconcile: an API server that hangs must not hold all workers.
 	observeTimeout = 5 * time.Second
-	// turnRecheck is how soon a Machine that waits for its turn looks again, should nobody wake it.
+	// turnRecheck is how soon a Machine that waits for its turn looks again if no event wakes it.
 	turnRecheck = time.Minute
 	// refreshAge is how old the answer may be to whether the cluster is frozen.
 	refreshAge = time.Second
-	// nodeDeletionRetry is how soon to look again at a Node that somebody's finalizer keeps.
+	// conflictRecheck is how soon a Machine looks again whether the Node of its name that is not its own is still there.
+	// The cache of labelled Nodes has no event for that.
+	conflictRecheck = 15 * time.Second
+	// nodeDeletionRetry is how soon to look again at a Node that another finalizer keeps.
 	nodeDeletionRetry = 5 * time.Second
 )
 
@@ -63,10 +67,10 @@ type Deps struct {
 	Drivers  map[string]driver.Driver
 	Requests Requests
 	Freeze   freeze.Checker
-	// Ledger tells how much of a time was frozen.
-	Ledger freeze.Ledger
-	// Pace limits how many Machines are taken apart after a thaw.
-	Pace Pace
+	// Downtime tells how much of a time was frozen.
+	Downtime freeze.Downtime
+	// ThawLimiter limits how many Machines are taken apart after a thaw.
+	ThawLimiter ThawLimiter
 	// Drain evicts the pods of a Node, gated.
 	Drain Drainer
 	// ServerVersion returns the version of the target's API server, empty while it is not known.
@@ -90,12 +94,12 @@ type Requests interface {
 	Nodes(ctx context.Context) ([]string, error)
 }
 
-// Pace is asked before the first step that takes something from a Machine.
-type Pace interface {
+// ThawLimiter is asked before the first step that takes something from a Machine.
+type ThawLimiter interface {
 	// Take returns how long that has to wait, and how much of the past the Machine has waited.
 	Take(machine types.UID) (wait, waited time.Duration)
-	// Made is told of a Machine whose first instance is made now.
-	Made(machine types.UID)
+	// Created is told of a Machine whose first instance is made now.
+	Created(machine types.UID)
 	// Forget forgets a Machine that is gone.
 	Forget(machine types.UID)
 }
@@ -104,6 +108,8 @@ type Pace interface {
 type Drainer interface {
 	// Round evicts what can be evicted from a Node now, and returns what is left.
 	Round(ctx context.Context, node *corev1.Node) (policy.Round, error)
+	// Forget forgets a Node that is drained no more.
+	Forget(node string)
 }
 
 // Controller is the reconciler.Logic of Machines.
@@ -111,16 +117,18 @@ type Controller struct {
 	Deps
 	hubWrites, nodeWrites *writes
 	// nodes is what the target's API server itself has told of the Nodes, as the answer to a cordon too.
-	nodes     freshness.Memory
+	nodes     cacheconsistency.Tracker
 	stalls    *stalls
 	repairs   *flowcontrol.Backoff
 	events    *recorder
-	turns     *turns
+	turns     *sequencer
 	refreshes *refreshes
 	orders    *refreshes
 	// replaced has the UIDs of Machines whose instance the agent itself took away to make it anew, so that it
 	// does not count as lost. It is only a memory.
 	replaced sync.Map
+	// drains has, by the UIDs of Machines that are being deleted, since when this agent knows of it.
+	drains sync.Map
 }
 
 // missing names what is required and not there.
@@ -135,7 +143,7 @@ func (d Deps) missing() []string {
 		{"clients of the target", d.Target != nil && d.TargetReader != nil},
 		{"drivers", len(d.Drivers) > 0},
 		{"certificate requests", d.Requests != nil},
-		{"the freeze state, its refresh, its ledger and the pace after it", d.Freeze != nil && d.Refresh != nil && d.Ledger != nil && d.Pace != nil},
+		{"the freeze state, its refresh, the downtime and the limit after a thaw", d.Freeze != nil && d.Refresh != nil && d.Downtime != nil && d.ThawLimiter != nil},
 		{"a drainer", d.Drain != nil},
 		{"the target's version", d.ServerVersion != nil},
 		{"a way to wake machines", d.Wake != nil},
@@ -194,7 +202,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 	c.endTurn(s)
 	actErr := c.act(ctx, s, plan.Decide(s.Observation))
 	c.report(s, actErr)
-	next := reconciler.Next{}.Sooner(s.recheckAfter)
+	next := reconciler.Next{}.NoLaterThan(s.recheckAfter)
 	if s.Frozen {
 		// What could not be seen may be just why the agent is frozen. The thaw wakes every machine.
 		observeErr = nil
@@ -215,6 +223,7 @@ func (c *Controller) report(s *scope, actErr error) {
 		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
 	case errors.As(actErr, &frozen):
 		s.Frozen = true
+	case apierrors.IsConflict(actErr): // Something has changed since it was read. It is read again soon.
 	case actErr != nil:
 		s.problem = actErr.Error()
 	}
@@ -227,6 +236,9 @@ func (c *Controller) compute(s *scope) {
 		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
 		UpdateProblem: s.updateProblem, Now: c.Clock.Now(),
 	}
+	if !s.Machine.DeletionTimestamp.IsZero() {
+		input.DrainSince = c.drainBegun(s.Machine)
+	}
 	computed := status.Compute(input)
 	if deadline := status.Deadline(computed, input); deadline > 0 {
 		s.recheckAfter = sooner(s.recheckAfter, deadline)
@@ -236,12 +248,12 @@ func (c *Controller) compute(s *scope) {
 
 // outcome turns an error into what to do next, and holds a status back that is not worth a write yet.
 func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, stored *v1alpha1.MachineStatus, next reconciler.Next, err error) (reconciler.Next, error) {
-	if wait := c.stalls.hold(machine, *stored, c.Clock.Now()); wait > 0 {
+	if wait := c.stalls.delay(machine, *stored, c.Clock.Now()); wait > 0 {
 		machine.Status = *stored
-		next = next.Sooner(wait)
+		next = next.NoLaterThan(wait)
 	}
 	// What is held back is no news yet for the events either.
-	c.events.story(machine, *stored)
+	c.events.sendChanges(machine, *stored)
 	var frozen *freeze.Error
 	var retryable *driver.RetryableError
 	var exhausted *driver.ExhaustedError
@@ -259,12 +271,12 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 		if after <= 0 {
 			after = exhaustedRetry
 		}
-		return next.Sooner(after), nil
+		return next.NoLaterThan(after), nil
 	case errors.As(err, &retryable) && retryable.After > 0:
-		return next.Sooner(retryable.After), nil
+		return next.NoLaterThan(retryable.After), nil
 	case isConflict(err):
 		klog.FromContext(ctx).V(1).Info("Waiting for the cache after a conflict", "error", err.Error())
-		return next.Sooner(conflictRetry), nil
+		return next.NoLaterThan(conflictRetry), nil
 	}
 	return reconciler.Next{}, err
 }

@@ -23,7 +23,7 @@
 // An instance that was made from another configuration is updated where it is: the Node is cordoned and drained, the
 // driver updates the instance, and when the Node is Ready again with the version that the Machine wants, it is
 // uncordoned. How far this is stands in the condition Updated and in an annotation of the Node, so that any agent can
-// go on with it. What nobody ordered for the Machine itself, such as the edit of its class, is done for one Machine
+// go on with it. What was not ordered for the Machine itself, such as the edit of its class, is done for one Machine
 // of a MachineSet at a time.
 //
 // # Time

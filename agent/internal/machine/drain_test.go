@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDraining))
-		b.Expect(b.events()).To(ConsistOf(ContainSubstring("The disruption budget web ")), "whoever reads it knows which budget")
+		b.Expect(b.events()).To(ConsistOf(ContainSubstring("The disruption budget web ")), "the event names the budget")
 		b.Expect(b.admin.Delete(b.t.Context(), budget)).To(Succeed())
 		b.reconcile(machine)
 		b.Expect([]bool{b.leaving(one), b.leaving(two)}).To(ConsistOf(true, true))
@@ -206,7 +207,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
 		b.remove(machine)
 	})
-	t.Run("CAPI #13508: should end at the deadline on a node that nobody hears of", func(t *testing.T) {
+	t.Run("CAPI #13508: should end at the deadline on a node whose kubelet is silent", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-silent", func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Drain: &metav1.Duration{Duration: 4 * time.Minute}}
@@ -224,7 +225,7 @@ func TestDrain(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
 	})
-	t.Run("CAPI #13508: should end by default although a budget allows nothing on a node that nobody hears of", func(t *testing.T) {
+	t.Run("CAPI #13508: should end by default although a budget allows nothing on a node whose kubelet is silent", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-silent-budget")
 		node := b.ready(machine)
@@ -237,12 +238,53 @@ func TestDrain(t *testing.T) {
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget))
 		b.clock.Step(2*time.Hour - time.Second)
 		b.reconcile(machine)
-		b.Expect(b.instances()).To(HaveLen(1), "nobody has set a timeout, so it is two hours")
+		b.Expect(b.instances()).To(HaveLen(1), "no timeout is set, so it is two hours")
 		b.clock.Step(time.Second)
 		b.reconcile(machine)
 		b.Expect(machine).To(haveCondition(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonDrainTimedOut))
 		b.Expect(b.instances()).To(BeEmpty())
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
+		b.remove(machine)
+	})
+}
+
+func TestDrainDeadline(t *testing.T) {
+	t.Run("should give a drain its whole time when the agent's clock is ahead of the hub's", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-ahead")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Add(3 * time.Hour))
+		b.reconcile(machine)
+		b.Expect(b.leaving(pod)).To(BeTrue())
+		b.Expect(b.instances()).To(HaveLen(1), "the agent has just begun, whatever its clock says")
+		b.clock.Step(time.Hour)
+		b.reconcile(machine)
+		b.start()
+		b.clock.Step(time.Hour - time.Minute)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(HaveLen(1))
+		b.clock.Step(time.Minute + time.Second)
+		b.reconcile(machine)
+		b.Expect(b.instances()).To(BeEmpty(), "the time before the restart counts")
+		b.remove(machine)
+	})
+	t.Run("should not give up when the pods cannot be listed", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("drain-unlisted")
+		b.ready(machine)
+		pod := b.pod(machine.Name, "web")
+		b.delete(machine)
+		b.clock.SetTime(machine.DeletionTimestamp.Time)
+		b.reconcile(machine)
+		b.clock.Step(3 * time.Hour)
+		b.listing = func() error { return errors.New("a fault of the test: listing pods") }
+		_, err := b.tryReconcile(machine)
+		b.Expect(err).To(MatchError(ContainSubstring("listing pods")))
+		b.Expect(b.instances()).To(HaveLen(1), "nothing is known of its pods")
+		b.listing = nil
+		b.end(pod)
 		b.remove(machine)
 	})
 	t.Run("should not count frozen time", func(t *testing.T) {
@@ -251,6 +293,8 @@ func TestDrain(t *testing.T) {
 		b.ready(machine)
 		b.pod(machine.Name, "web")
 		b.delete(machine)
+		// The API server's clock wrote the deletion; the fake one must not be behind it.
+		b.clock.SetTime(machine.DeletionTimestamp.Time)
 		b.reconcile(machine)
 		b.clock.Step(5 * time.Hour)
 		b.frozenFor = 4 * time.Hour
@@ -259,116 +303,6 @@ func TestDrain(t *testing.T) {
 		b.clock.Step(time.Hour + time.Second)
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())
-	})
-}
-
-func TestDrainIsInterrupted(t *testing.T) {
-	t.Run("should stop at the next eviction when it freezes in the middle", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-freeze")
-		b.ready(machine)
-		pods := []*corev1.Pod{b.pod(machine.Name, "web-1"), b.pod(machine.Name, "web-2"), b.pod(machine.Name, "web-3")}
-		left := func() (left int) {
-			for _, pod := range pods {
-				if !b.leaving(pod) {
-					left++
-				}
-			}
-			return left
-		}
-		b.delete(machine)
-		b.evicting = func() { b.frozen.frozen = true }
-		b.reconcile(machine)
-		b.Expect(left()).To(Equal(2), "one eviction was on its way, and no other")
-		b.reconcile(machine)
-		b.Expect(left()).To(Equal(2))
-		b.Expect(b.instances()).To(HaveLen(1))
-		b.evicting, b.frozen.frozen = nil, false
-		b.reconcile(machine)
-		b.Expect(left()).To(BeZero(), "the drain goes on after the thaw")
-	})
-	t.Run("should take a freeze at the deadline for a freeze", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-freeze-late")
-		b.ready(machine)
-		b.pod(machine.Name, "web-1")
-		b.pod(machine.Name, "web-2")
-		b.delete(machine)
-		b.clock.Step(3 * time.Hour)
-		b.evicting = func() { b.frozen.frozen = true }
-		b.reconcile(machine)
-		b.clock.Step(DefaultStallAfter)
-		b.reconcile(machine)
-		b.Expect(b.instances()).To(HaveLen(1))
-		b.Expect(b.events()).To(BeEmpty(), "it is not the drain's time that is over")
-	})
-	t.Run("should not claim a cordon that is a person's", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-cordoned")
-		node := b.ready(machine)
-		b.Expect(b.admin.Patch(b.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
-		b.pod(machine.Name, "web")
-		b.delete(machine)
-		b.reconcile(machine)
-		b.Expect(b.node(machine.Name).Annotations).NotTo(HaveKey(v1alpha1.NodeCordonedAnnotation))
-	})
-	t.Run("should go on after a crash in the middle", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-crash")
-		b.ready(machine)
-		pod := b.pod(machine.Name, "web")
-		b.delete(machine)
-		b.faults["patch *v1.Node"] = 1
-		_, err := b.tryReconcile(machine)
-		b.Expect(err).To(MatchError(ContainSubstring("cordoning the node")))
-		b.Expect(b.leaving(pod)).To(BeFalse(), "evicted from a node that takes new pods")
-		b.start()
-		b.reconcile(machine)
-		b.start()
-		b.end(pod)
-		b.remove(machine)
-	})
-	t.Run("should not drain again what is on its way out", func(t *testing.T) {
-		b := newBed(t)
-		b.driver.Linger()
-		machine := b.create("drain-once")
-		b.ready(machine)
-		b.delete(machine)
-		b.reconcile(machine)
-		late := b.pod(machine.Name, "late")
-		b.reconcile(machine)
-		b.Expect(b.leaving(late)).To(BeFalse())
-		b.driver.Finish(machine.Name)
-		b.remove(machine)
-	})
-}
-
-func TestDrainIsOrderedByALiveMachine(t *testing.T) {
-	t.Run("should evict nothing when only the cache says that the machine is to be deleted", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-stale")
-		b.ready(machine)
-		pod := b.pod(machine.Name, "web")
-		cached := machine.DeepCopy()
-		cached.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
-		b.Expect(err).NotTo(HaveOccurred())
-		b.Expect(b.leaving(pod)).To(BeFalse())
-		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeFalse())
-	})
-	t.Run("should stop when the machine is missing on the hub in the middle of a drain", func(t *testing.T) {
-		b := newBed(t)
-		machine := b.create("drain-missing")
-		b.ready(machine)
-		b.pod(machine.Name, "web-1")
-		b.delete(machine)
-		b.reconcile(machine)
-		cached := machine.DeepCopy()
-		late := b.pod(machine.Name, "web-2")
-		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		_, err := b.controller.Reconcile(b.t.Context(), cached)
-		b.Expect(err).NotTo(HaveOccurred())
-		b.Expect(b.leaving(late)).To(BeFalse())
 	})
 }
 

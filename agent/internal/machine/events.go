@@ -52,6 +52,9 @@ func storyOf(before, after v1alpha1.MachineStatus) []event {
 	default:
 		story = append(story, healthTurn(before, after)...)
 	}
+	if nodeReady := news(before, after, v1alpha1.MachineNodeReadyCondition); nodeReady != nil && nodeReady.Reason == v1alpha1.ReasonNodeNameConflict {
+		story = append(story, event{corev1.EventTypeWarning, nodeReady.Reason, "Observe", nodeReady.Message})
+	}
 	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
 		switch drained.Reason {
 		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook, v1alpha1.ReasonThawLimited:
@@ -60,19 +63,26 @@ func storyOf(before, after v1alpha1.MachineStatus) []event {
 			story = append(story, event{corev1.EventTypeWarning, drained.Reason, "Drain", drained.Message})
 		}
 	}
-	if updated := news(before, after, v1alpha1.MachineUpdatedCondition); updated != nil {
-		switch updated.Reason {
-		case v1alpha1.ReasonUpdating:
-			story = append(story, event{corev1.EventTypeNormal, updated.Reason, "Update", "Updating the instance in place"})
-		case v1alpha1.ReasonUpdateFailed, v1alpha1.ReasonInPlaceUnsupported:
-			story = append(story, event{corev1.EventTypeWarning, updated.Reason, "Update", updated.Message})
-		case v1alpha1.ReasonUpToDate:
-			if meta.FindStatusCondition(before.Conditions, updated.Type) != nil {
-				story = append(story, event{corev1.EventTypeNormal, eventUpdated, "Update", "The instance is up to date" + versionOf(after)})
-			}
+	return append(story, updateEvents(before, after)...)
+}
+
+// updateEvents returns the event of a change of an update in place.
+func updateEvents(before, after v1alpha1.MachineStatus) []event {
+	updated := news(before, after, v1alpha1.MachineUpdatedCondition)
+	if updated == nil {
+		return nil
+	}
+	switch updated.Reason {
+	case v1alpha1.ReasonUpdating:
+		return []event{{corev1.EventTypeNormal, updated.Reason, "Update", "Updating the instance in place"}}
+	case v1alpha1.ReasonUpdateFailed, v1alpha1.ReasonInPlaceUnsupported:
+		return []event{{corev1.EventTypeWarning, updated.Reason, "Update", updated.Message}}
+	case v1alpha1.ReasonUpToDate:
+		if meta.FindStatusCondition(before.Conditions, updated.Type) != nil {
+			return []event{{corev1.EventTypeNormal, eventUpdated, "Update", "The instance is up to date" + versionOf(after)}}
 		}
 	}
-	return story
+	return nil
 }
 
 // healthTurn tells that a Machine which was well is not, or that it is well again. That an update in place takes the Node
@@ -140,19 +150,19 @@ func (r *recorder) accepts(machine *v1alpha1.Machine, e event) bool {
 // forget forgets a Machine that is gone.
 func (r *recorder) forget(uid types.UID) { r.ofOne.Delete(uid) }
 
-// story tells what has happened to a Machine since its status was before.
-func (r *recorder) story(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
+// sendChanges tells what has happened to a Machine since its status was before.
+func (r *recorder) sendChanges(machine *v1alpha1.Machine, before v1alpha1.MachineStatus) {
 	for _, e := range storyOf(before, machine.Status) {
-		r.tell(machine, e)
+		r.send(machine, e)
 	}
 }
 
 // repaired tells that a Machine's instance was made anew.
 func (r *recorder) repaired(machine *v1alpha1.Machine, why string) {
-	r.tell(machine, event{corev1.EventTypeWarning, eventRepaired, "Repair", "Making the instance anew: " + why})
+	r.send(machine, event{corev1.EventTypeWarning, eventRepaired, "Repair", "Making the instance anew: " + why})
 }
 
-func (r *recorder) tell(machine *v1alpha1.Machine, e event) {
+func (r *recorder) send(machine *v1alpha1.Machine, e event) {
 	const longest = 1024 // the API server's limit for a note
 	if !r.accepts(machine, e) {
 		r.metrics.droppedEvents.WithLabelValues(e.kind).Inc()

@@ -77,25 +77,25 @@ func TestEventsAreBoundedAndTheDroppedOnesCounted(t *testing.T) {
 	dropped := func(kind string) float64 { return testutil.ToFloat64(metrics.droppedEvents.WithLabelValues(kind)) }
 
 	for range 40 {
-		r.tell(machine("flaps"), warning)
+		r.send(machine("flaps"), warning)
 	}
 	g.Expect(sent()).To(Equal(turnsBurstOfOne))
 	g.Expect(dropped(corev1.EventTypeWarning)).To(Equal(40.0 - turnsBurstOfOne))
 	for range 40 {
-		r.tell(machine("drains"), usual)
+		r.send(machine("drains"), usual)
 	}
 	g.Expect(sent()).To(Equal(usualBurst))
 	g.Expect(dropped(corev1.EventTypeNormal)).To(Equal(40.0 - usualBurst))
-	r.tell(machine("fails"), warning)
+	r.send(machine("fails"), warning)
 	g.Expect(sent()).To(Equal(1), "neither one that flaps nor drains keep a warning of another back")
 
 	clock.SetTime(clock.Now().Add(time.Minute))
 	for range 2 {
-		r.tell(machine("flaps"), warning)
+		r.send(machine("flaps"), warning)
 	}
 	g.Expect(sent()).To(Equal(1), "one a minute")
 	for i := range 300 {
-		r.tell(machine(string(rune('a'+i))), warning)
+		r.send(machine(string(rune('a'+i))), warning)
 	}
 	g.Expect(sent()).To(Equal(turnsBurst-1), "a host that is lost with all its machines")
 	r.forget("flaps")

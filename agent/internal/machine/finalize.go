@@ -15,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -24,7 +25,6 @@ import (
 // finalize takes a deleted Machine apart, as far as it goes now.
 func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
 	if !controllerutil.ContainsFinalizer(machine, v1alpha1.MachineFinalizer) {
-		c.forget(machine)
 		return reconciler.Next{}, nil
 	}
 	s := &scope{}
@@ -34,6 +34,11 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 		return reconciler.Next{}, nil
 	}
 	ordered, err := c.deletionOrdered(ctx, machine)
+	var frozen *freeze.Error
+	if errors.As(err, &frozen) {
+		s.Frozen = true
+		c.compute(s)
+	}
 	if err != nil || !ordered {
 		return reconciler.Next{After: conflictRetry}, err
 	}
@@ -54,7 +59,6 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 	if client.IgnoreNotFound(err) != nil {
 		return reconciler.Next{}, fmt.Errorf("removing the finalizer: %w", err)
 	}
-	c.forget(machine)
 	return reconciler.Next{}, nil
 }
 
@@ -104,21 +108,15 @@ func (c *Controller) observeInstances(ctx context.Context, s *scope) (bool, erro
 		var notFound *driver.NotFoundError
 		switch {
 		case errors.As(err, &notFound):
-			if notFound.ProviderID != "" {
-				s.providerIDs = append(s.providerIDs, notFound.ProviderID)
-			}
+			s.providerIDs = append(s.providerIDs, notFound.ProviderID)
 		case err != nil:
 			return false, fmt.Errorf("looking for the instance at provider %q: %w", name, err)
 		default:
 			s.take(instance)
-			s.providerIDs = append(s.providerIDs, instance.ProviderID)
 			s.ending = s.ending && instance.State == driver.Deleting
 		}
 	}
 	s.InstanceKnown = true
-	if s.Machine.Spec.ProviderID != nil {
-		s.providerIDs = append(s.providerIDs, *s.Machine.Spec.ProviderID)
-	}
 	return true, nil
 }
 
@@ -129,7 +127,7 @@ func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error)
 		return false, err
 	}
 	step, hooks := plan.BeforeDrain(plan.Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
-	// What is gone, or going, is not taken from anybody any more.
+	// An instance that is already gone or ending is not counted against the limit.
 	if step != plan.AwaitHooks && !s.ending && c.limited(s) {
 		s.drain = limitedReport()
 		return false, nil
@@ -161,7 +159,7 @@ func awaitingHooks(drained *policy.Report, hooks []string) *policy.Report {
 }
 
 // observeLimits finds out how a Machine that is being deleted wants to be drained. Without its class the defaults
-// hold.
+// delay.
 func (c *Controller) observeLimits(ctx context.Context, s *scope) error {
 	s.Elapsed = c.elapsed(s.Machine)
 	var class *v1alpha1.MachineClass
@@ -207,7 +205,8 @@ func (c *Controller) removeInstances(ctx context.Context, s *scope) (bool, error
 	return s.Instance == nil, nil
 }
 
-// ownNode reads the Machine's Node from the API server; nil if there is none, or if it is another's.
+// ownNode reads the Machine's Node from the API server; nil if there is none, or if it is not the Machine's. One that
+// the agent has not written to yet gets the agent's annotations first: no Node is emptied or deleted without them.
 func (c *Controller) ownNode(ctx context.Context, s *scope) (*corev1.Node, error) {
 	found := nodeOf(s.Machine)
 	err := c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found)
@@ -217,9 +216,12 @@ func (c *Controller) ownNode(ctx context.Context, s *scope) (*corev1.Node, error
 	if err != nil {
 		return nil, fmt.Errorf("getting node %s: %w", found.Name, err)
 	}
-	if !c.owns(s, found) {
+	if !node.IsOf(found, s.Machine, s.providerIDs) {
 		klog.FromContext(ctx).Info("Leaving a node that is not this machine's", "Node", klog.KObj(found), "providerID", found.Spec.ProviderID)
 		return nil, nil
+	}
+	if err := node.Claim(ctx, c.Target, found, s.Machine); err != nil {
+		return nil, fmt.Errorf("claiming the node before it is emptied: %w", err)
 	}
 	return found, nil
 }
@@ -233,7 +235,9 @@ func (c *Controller) removeNode(ctx context.Context, s *scope) (bool, error) {
 	s.Node, s.NodeKnown = found, true
 	s.recheckAfter = nodeDeletionRetry
 	if found.DeletionTimestamp.IsZero() {
-		if err := c.Target.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
+		// What was proven holds for this very version of the Node.
+		proven := client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}
+		if err := c.Target.Delete(ctx, found, proven); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("deleting node %s: %w", found.Name, err)
 		}
 	}
@@ -242,26 +246,4 @@ func (c *Controller) removeNode(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("getting node %s: %w", found.Name, err)
 	}
 	return apierrors.IsNotFound(err), nil
-}
-
-func (c *Controller) owns(s *scope, found *corev1.Node) bool {
-	if found.Spec.ProviderID == "" {
-		return node.IsOf(found, s.Machine, "")
-	}
-	for _, id := range s.providerIDs {
-		if node.IsOf(found, s.Machine, id) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *Controller) forget(machine *v1alpha1.Machine) {
-	c.stalls.forget(machine.UID)
-	c.events.forget(machine.UID)
-	c.replaced.Delete(machine.UID)
-	c.repairs.DeleteEntry(string(machine.UID))
-	c.Pace.Forget(machine.UID)
-	c.nodes.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
-	c.wakeNext(machine)
 }

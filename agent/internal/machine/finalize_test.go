@@ -99,7 +99,7 @@ func TestDeletion(t *testing.T) {
 		b.Expect(b.gone(machine)).To(BeTrue())
 		b.Expect(b.gone(node)).To(BeFalse())
 	})
-	t.Run("should wait for a node that somebody's finalizer keeps", func(t *testing.T) {
+	t.Run("should wait for a node that another finalizer keeps", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("del-held")
 		node := b.ready(machine)
@@ -213,38 +213,38 @@ func TestAbsenceIsNoOrder(t *testing.T) {
 	})
 	t.Run("should count instances, nodes and certificate requests without a machine, and leave them", func(t *testing.T) {
 		b := newBed(t)
-		machine := b.create("stray-lost")
+		machine := b.create("orphan-lost")
 		node := b.ready(machine)
 		b.create("known")
 		b.driver.Add("known")
-		b.driver.Add("stray-1")
-		b.requests.nodes = []string{"known", "stray-2"}
+		b.driver.Add("orphan-1")
+		b.requests.nodes = []string{"known", "orphan-2"}
 		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		b.Expect(b.admin.Delete(b.t.Context(), machine)).To(Succeed())
-		strays := b.controller.Strays()
-		_, known := strays.Orphans()
-		b.Expect(known).To(BeFalse(), "nobody has looked")
-		b.Expect(strays.Look(b.t.Context())).To(BeTrue(), "there is news")
-		orphans, known := strays.Orphans()
+		finder := b.controller.OrphanFinder()
+		_, known := finder.Orphans()
+		b.Expect(known).To(BeFalse(), "the driver has not been asked")
+		b.Expect(finder.Find(b.t.Context())).To(BeTrue(), "there is news")
+		orphans, known := finder.Orphans()
 		b.Expect(orphans).To(BeNil(), "it may have a machine that the agent has yet to hear of")
 		b.Expect(known).To(BeTrue())
-		b.Expect(strays.Look(b.t.Context())).To(BeFalse(), "there is no more news")
-		orphans, _ = strays.Orphans()
+		b.Expect(finder.Find(b.t.Context())).To(BeFalse(), "there is no more news")
+		orphans, _ = finder.Orphans()
 		b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{
 			Instances: 2, Nodes: 1, CertificateRequests: 1,
-			Names: []string{"instance/stray-1", "instance/stray-lost", "node/stray-lost", "certificate request/stray-2"},
+			Names: []string{"instance/orphan-1", "instance/orphan-lost", "node/orphan-lost", "certificate request/orphan-2"},
 		})))
-		b.Expect(strays.last["instances of provider fake"]).To(Equal([]string{"stray-1", "stray-lost"}))
-		b.Expect(strays.last[strayNodes]).To(Equal([]string{"stray-lost"}))
-		b.Expect(strays.last[strayRequests]).To(Equal([]string{"stray-2"}))
-		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayNodes)).To(Equal(1.0))
-		b.Expect(testutil.ToFloat64(b.controller.Metrics.strayRequests)).To(Equal(1.0))
+		b.Expect(finder.last["instances of provider fake"]).To(Equal([]string{"orphan-1", "orphan-lost"}))
+		b.Expect(finder.last[kindNodes]).To(Equal([]string{"orphan-lost"}))
+		b.Expect(finder.last[kindRequests]).To(Equal([]string{"orphan-2"}))
+		b.Expect(testutil.ToFloat64(b.controller.Metrics.orphanedNodes)).To(Equal(1.0))
+		b.Expect(testutil.ToFloat64(b.controller.Metrics.orphanedRequests)).To(Equal(1.0))
 		for i := range 20 {
-			b.driver.Add(fmt.Sprintf("stray-more-%02d", i))
+			b.driver.Add(fmt.Sprintf("orphan-more-%02d", i))
 		}
-		b.Expect(strays.Look(b.t.Context())).To(BeTrue())
-		b.Expect(strays.Look(b.t.Context())).To(BeFalse(), "there is no more news")
-		orphans, _ = strays.Orphans()
+		b.Expect(finder.Find(b.t.Context())).To(BeTrue())
+		b.Expect(finder.Find(b.t.Context())).To(BeFalse(), "there is no more news")
+		orphans, _ = finder.Orphans()
 		b.Expect(orphans.Instances).To(BeEquivalentTo(22))
 		b.Expect(orphans.Names).To(HaveLen(10))
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(23))
@@ -261,16 +261,16 @@ func TestANodeThatLostItsMachineBeforeItsFirstLookIsAnOrphan(t *testing.T) {
 		t.Cleanup(func() { _ = b.admin.Delete(context.Background(), node) })
 	}
 	hollow := map[string]string{v1alpha1.HollowNodeLabel: "true"}
-	register("stray-registered", "hollowfleet://"+b.namespace+"/stray-registered", hollow)
-	register("stray-foreign", "hollowfleet://another/stray-foreign", hollow)
-	register("stray-renamed", "hollowfleet://"+b.namespace+"/another", hollow)
-	register("stray-nameless", "", hollow)
-	register("stray-real", "hollowfleet://"+b.namespace+"/stray-real", nil)
-	strays := b.controller.Strays()
+	register("orphan-registered", "hollowfleet://"+b.namespace+"/orphan-registered", hollow)
+	register("orphan-foreign", "hollowfleet://another/orphan-foreign", hollow)
+	register("orphan-renamed", "hollowfleet://"+b.namespace+"/another", hollow)
+	register("orphan-nameless", "", hollow)
+	register("orphan-real", "hollowfleet://"+b.namespace+"/orphan-real", nil)
+	finder := b.controller.OrphanFinder()
 	for range 2 {
-		_, err := strays.Look(t.Context())
+		_, err := finder.Find(t.Context())
 		b.Expect(err).NotTo(HaveOccurred())
 	}
-	orphans, _ := strays.Orphans()
-	b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{Nodes: 1, Names: []string{"node/stray-registered"}})))
+	orphans, _ := finder.Orphans()
+	b.Expect(orphans).To(HaveValue(Equal(v1alpha1.Orphans{Nodes: 1, Names: []string{"node/orphan-registered"}})))
 }

@@ -60,6 +60,8 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 		b.Expect(machine.Finalizers).To(ContainElement(v1alpha1.MachineFinalizer))
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineTerminating), "said at once, although nothing is removed")
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingThaw))
 		b.frozen.frozen = false
 		b.reconcile(machine)
 		b.reconcile(machine)
@@ -73,6 +75,7 @@ func TestFrozen(t *testing.T) {
 		b.clock.Step(refreshAge) // The creation has asked, too.
 		b.refresh = func() error { b.frozen.frozen = true; return nil }
 		b.reconcile(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingThaw))
 		b.Expect(b.gone(node)).To(BeFalse())
 		b.Expect(b.driver.List(b.t.Context())).To(HaveLen(1))
 	})

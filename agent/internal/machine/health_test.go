@@ -67,6 +67,29 @@ func TestHealth(t *testing.T) {
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "it has recovered before it was replaced")
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 	})
+	t.Run("should fail what its Node's own conditions call unhealthy when nothing is set", func(t *testing.T) {
+		for name, befall := range map[string]func(*bed, *corev1.Node){
+			"not-ready": func(b *bed, node *corev1.Node) { b.setReady(node, corev1.ConditionFalse) },
+			"silent":    func(b *bed, node *corev1.Node) { b.setReady(node, corev1.ConditionUnknown) },
+			"gone":      func(b *bed, node *corev1.Node) { b.Expect(b.admin.Delete(b.t.Context(), node)).To(Succeed()) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				b := newBed(t)
+				machine := b.create("health-default-" + name)
+				b.Expect(machine.Spec.Timeouts).To(BeNil())
+				b.Expect(machine.Spec.UnhealthyNodeConditions).To(BeEmpty())
+				befall(b, b.ready(machine))
+				b.reconcile(machine)
+				b.clock.Step(9 * time.Minute)
+				b.reconcile(machine)
+				b.Expect(machine.Status.ErrorReason).To(BeEmpty())
+				b.clock.Step(2 * time.Minute)
+				b.reconcile(machine)
+				b.Expect(machine.Status.ErrorReason).To(Equal(v1alpha1.ErrorHealthTimeout), "its MachineSet replaces it for that")
+				b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineFailed))
+			})
+		}
+	})
 	t.Run("should mind the listed conditions of the class", func(t *testing.T) {
 		b := newBed(t)
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "watched"}}

@@ -16,7 +16,7 @@ import (
 func TestHooksAndForce(t *testing.T) {
 	preDrain, preTerminate := v1alpha1.PreDrainHookPrefix+"backup", v1alpha1.PreTerminateHookPrefix+"release"
 	hold := func(key string) func(*v1alpha1.Machine) {
-		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{key: "somebody"} }
+		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{key: "backup-controller"} }
 	}
 	lift := func(b *bed, machine *v1alpha1.Machine) {
 		b.Expect(b.admin.Patch(b.t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())

@@ -165,7 +165,7 @@ func TestLifecycle(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(machine.Spec.ProviderID).To(BeNil())
 		b.Expect(machine.Status.NodeRef).To(BeNil())
-		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNameConflict))
 		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Annotations).NotTo(HaveKey(v1alpha1.NodeMachineAnnotation))
 	})
@@ -181,7 +181,13 @@ func TestTerminalErrors(t *testing.T) {
 	}{
 		"should refuse an unknown provider": {
 			func(m *v1alpha1.Machine) { m.Spec.ProviderConfig.Provider = "nowhere" }, v1alpha1.ErrorUnknownProvider,
-			`has no provider "nowhere": it has fake`,
+			`has no provider "nowhere": it has fake: name one of these`,
+		},
+		"should refuse a class whose provider is unknown": {
+			func(m *v1alpha1.Machine) {
+				m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "mistyped"}}
+			}, v1alpha1.ErrorUnknownProvider,
+			`has no provider "fakee": it has fake: create another MachineClass with one of these`,
 		},
 		"should refuse a class that is missing": {
 			func(m *v1alpha1.Machine) {
@@ -205,6 +211,9 @@ func TestTerminalErrors(t *testing.T) {
 		n++
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
+			b.Expect(b.admin.Create(b.t.Context(), &v1alpha1.MachineClass{
+				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "mistyped"}, Spec: v1alpha1.MachineClassSpec{Provider: "fakee"},
+			})).To(Succeed())
 			machine := b.create("terminal", test.change)
 			b.reconcile(machine)
 			s := machine.Status

@@ -19,20 +19,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/fake"
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
@@ -51,7 +54,7 @@ type bed struct {
 	controller *Controller
 	// frozenFor is how much of every time was frozen, if there is no ledger that knows it.
 	frozenFor time.Duration
-	ledger    freeze.Ledger
+	ledger    freeze.Downtime
 	// pace is what the controller is told after a thaw.
 	pace pace
 	// serverVersion is that of the target's API server; woken are the Machines that the controller asked to look at.
@@ -59,6 +62,10 @@ type bed struct {
 	woken         []string
 	// evicting is called before each eviction is sent.
 	evicting func()
+	// deleting is called before each deletion is sent.
+	deleting func()
+	// listing is called before each list of a drain, which fails with its error.
+	listing func() error
 	// refresh is what reading the hub's Cluster does.
 	refresh func() error
 
@@ -97,7 +104,7 @@ func (p *pace) Take(types.UID) (wait, waited time.Duration) {
 	return p.wait, p.waited
 }
 
-func (p *pace) Made(machine types.UID) { p.made = append(p.made, machine) }
+func (p *pace) Created(machine types.UID) { p.made = append(p.made, machine) }
 
 func (p *pace) Forget(machine types.UID) { p.forgotten = append(p.forgotten, machine) }
 
@@ -130,14 +137,18 @@ func newBed(t *testing.T) *bed {
 
 // start makes a controller as a freshly started agent would: it remembers nothing.
 func (b *bed) start() {
-	agent := b.intercepted()
 	gate := freeze.NewGate(b.frozen, freeze.NewMetrics(prometheus.NewRegistry()))
+	hub, target := b.intercepted(gate.HubRoundTripper), b.intercepted(gate.RoundTripper)
 	b.recorder = events.NewFakeRecorder(100)
-	config := rest.CopyConfig(agenttest.Environment(b.t).Config)
-	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+	config := clients.Gated(agenttest.Environment(b.t).Config, func(inner http.RoundTripper) http.RoundTripper {
 		return gate.RoundTripper(roundTripper(func(request *http.Request) (*http.Response, error) {
 			if b.evicting != nil && strings.HasSuffix(request.URL.Path, "/eviction") {
 				b.evicting()
+			}
+			if b.listing != nil && request.Method == http.MethodGet {
+				if err := b.listing(); err != nil {
+					return nil, err
+				}
 			}
 			return inner.RoundTrip(request)
 		}))
@@ -147,9 +158,9 @@ func (b *bed) start() {
 	b.refresh = func() error { return nil }
 	b.controller, err = New(Deps{
 		Refresh:     func(context.Context) error { return b.refresh() },
-		ClusterName: b.namespace, Hub: gate.HubClient(agent), HubReader: b.admin, Target: gate.Client(agent), TargetReader: b.admin,
+		ClusterName: b.namespace, Hub: hub, HubReader: undecodable.Reader(b.admin), Target: target, TargetReader: b.admin,
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
-		Ledger: b, Pace: &b.pace, Drain: drain.New(clientset, b.clock, b), ServerVersion: func() string { return b.serverVersion },
+		Downtime: b, ThawLimiter: &b.pace, Drain: drain.New(clientset, b.clock, b), ServerVersion: func() string { return b.serverVersion },
 		Wake:     func(machine string) { b.woken = append(b.woken, machine) },
 		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
@@ -168,9 +179,11 @@ func (b *bed) FrozenSince(t time.Time) time.Duration {
 	return b.frozenFor
 }
 
-// intercepted is the agent's client: it counts writes to Machines and fails where a test wants it to.
-func (b *bed) intercepted() client.Client {
-	return interceptor.NewClient(b.admin, interceptor.Funcs{
+// intercepted is a client of the agent: it counts writes to Machines and fails where a test wants it to.
+func (b *bed) intercepted(gate func(http.RoundTripper) http.RoundTripper) client.Client {
+	gated, err := client.NewWithWatch(clients.Gated(agenttest.Environment(b.t).Config, gate), client.Options{Scheme: scheme.New()})
+	b.Expect(err).NotTo(HaveOccurred())
+	return interceptor.NewClient(undecodable.WithWatch(gated), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			node, isNode := o.(*corev1.Node)
 			cached, held := b.cachedNodes[key.Name]
@@ -193,7 +206,11 @@ func (b *bed) intercepted() client.Client {
 			if err := b.fault("delete", o); err != nil {
 				return err
 			}
-			return c.Delete(ctx, o, options...)
+			if b.deleting != nil {
+				b.deleting()
+			}
+			err := c.Delete(ctx, o, options...)
+			return b.count("delete", o, err)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if err := b.fault("patch/"+sub, o); err != nil {
@@ -261,7 +278,13 @@ func (b *bed) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 
 func (b *bed) read(machine *v1alpha1.Machine) {
 	b.t.Helper()
-	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(machine), machine))).To(Succeed())
+	err := b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(machine), machine)
+	b.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		b.controller.Handler().Delete(b.t.Context(), machineevent.TypedDeleteEvent[*v1alpha1.Machine]{Object: machine}, queue)
+	}
 }
 
 func (b *bed) gone(o client.Object) bool {

@@ -4,11 +4,11 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics of the machine controller.
 type Metrics struct {
-	repairs *prometheus.CounterVec
-	strays  *prometheus.GaugeVec
-	// strayNodes and strayRequests are what strays is, of Nodes and of certificate requests.
-	strayNodes, strayRequests prometheus.Gauge
-	droppedEvents             *prometheus.CounterVec
+	repairs           *prometheus.CounterVec
+	orphanedInstances *prometheus.GaugeVec
+	// orphanedNodes and orphanedRequests are what orphanedInstances is, of Nodes and of certificate requests.
+	orphanedNodes, orphanedRequests prometheus.Gauge
+	droppedEvents                   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -18,16 +18,16 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "hollowfleet_instance_repairs_total",
 			Help: "Instances that were made anew because the one before was lost or had ended (cause).",
 		}, []string{"cause"}),
-		strays: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hollowfleet_stray_instances",
+		orphanedInstances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hollowfleet_orphaned_instances",
 			Help: "Instances of a provider for which the hub has no Machine. They are never deleted.",
 		}, []string{"provider"}),
-		strayNodes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hollowfleet_stray_nodes",
+		orphanedNodes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hollowfleet_orphaned_nodes",
 			Help: "Nodes that were made for a Machine which the hub does not have. They are never deleted.",
 		}),
-		strayRequests: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hollowfleet_stray_certificate_requests",
+		orphanedRequests: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hollowfleet_orphaned_certificate_requests",
 			Help: "Nodes for which a certificate was requested and the hub has no Machine. The requests are never deleted.",
 		}),
 		droppedEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -35,7 +35,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Help: "Events on Machines that were not sent because there were too many (type).",
 		}, []string{"type"}),
 	}
-	registerer.MustRegister(m.repairs, m.strays, m.strayNodes, m.strayRequests, m.droppedEvents)
+	registerer.MustRegister(m.repairs, m.orphanedInstances, m.orphanedNodes, m.orphanedRequests, m.droppedEvents)
 	return m
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // scope is what one reconcile knows.
@@ -27,7 +28,8 @@ type scope struct {
 	class    *driver.Class
 	desired  node.Desired
 	changes  node.Changes
-	// providerIDs are those that the Node of a Machine being deleted may have.
+	// providerIDs are what the drivers say that the Machine's Node has; node.UnknownProviderID is among them if one cannot
+	// report.
 	providerIDs []string
 	// ending is set for a Machine being deleted when no driver has an instance of it that is not being removed.
 	ending bool
@@ -48,9 +50,6 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	s := &scope{}
 	s.Machine = machine
 	s.Frozen = c.frozen()
-	if machine.Spec.ProviderID != nil {
-		s.ProviderID = *machine.Spec.ProviderID
-	}
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	var resolveErr error
@@ -59,7 +58,13 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	if s.Terminal = c.validate(machine); s.Terminal == nil {
 		resolveErr = c.resolve(ctx, s)
 	}
-	instanceErr := c.observeInstance(ctx, s)
+	var instanceErr error
+	if s.Unresolved == nil {
+		instanceErr = c.observeInstance(ctx, s)
+	}
+	if s.Terminal == nil {
+		s.Terminal = plan.PresetProviderID(s.Observation)
+	}
 	nodeErr := c.observeNode(ctx, s)
 	return s, errors.Join(resolveErr, instanceErr, nodeErr, c.observeUpdate(ctx, s))
 }
@@ -79,16 +84,30 @@ func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
 		elapsed.Unhealthy = c.since(healthy.LastTransitionTime.Time)
 	}
 	if !machine.DeletionTimestamp.IsZero() {
-		elapsed.Drain = c.since(machine.DeletionTimestamp.Time)
+		// The hub's clock has written the one time and the agent's the other: an agent whose clock is ahead must not give a
+		// drain up before its time.
+		elapsed.Drain = min(c.since(machine.DeletionTimestamp.Time), c.since(c.drainBegun(machine)))
 	} else if begun := plan.DrainingSince(machine); !begun.IsZero() {
 		elapsed.Drain = c.since(begun)
 	}
 	return elapsed
 }
 
+// drainBegun returns since when an agent of this cluster knows that a Machine is to be deleted, by the agent's own clock: as
+// this process remembers, or as the one before has written in the status.
+func (c *Controller) drainBegun(machine *v1alpha1.Machine) time.Time {
+	begun := c.Clock.Now().Truncate(time.Second) // As precisely as the hub's times, which are compared with it.
+	if since := plan.DeletionDrainSince(machine); !since.IsZero() {
+		begun = since
+	}
+	first, _ := c.drains.LoadOrStore(machine.UID, begun)
+	begun, _ = first.(time.Time)
+	return begun
+}
+
 // since returns the time since t that counts.
 func (c *Controller) since(t time.Time) time.Duration {
-	return max(c.Clock.Since(t)-c.Ledger.FrozenSince(t), 0)
+	return max(c.Clock.Since(t)-c.Downtime.FrozenSince(t), 0)
 }
 
 // observeUpdate finds out, before anything is drained, whether an instance that is out of date may be updated now.
@@ -141,11 +160,11 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 		provider = v1alpha1.ProviderHollow
 	}
 	s.class = &driver.Class{Path: "spec.providerConfig.value", Config: config.Value}
-	field := "spec.providerConfig.provider"
+	field, remedy := "spec.providerConfig.provider", "name one of these"
 	if config.ValueRef != nil {
 		class, err := c.class(ctx, s.Machine.Namespace, config.ValueRef.Name)
 		if err != nil {
-			return err
+			return unresolved(s, err)
 		}
 		if class == nil {
 			s.class = nil
@@ -154,6 +173,7 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 			return nil
 		}
 		field, provider = fmt.Sprintf("spec.provider of MachineClass %q", class.Name), class.Spec.Provider
+		remedy = "create another MachineClass with one of these, since a class keeps its provider"
 		s.Limits = plan.LimitsOf(s.Machine, class)
 		s.class = &driver.Class{Path: "spec.providerConfig", Config: class.Spec.ProviderConfig, NodeTemplate: class.Spec.NodeTemplate}
 		if class.Spec.SecretRef != nil {
@@ -164,10 +184,23 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 	if !ok {
 		s.class = nil
 		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
-			"%s: the agent of cluster %q has no provider %q: it has %s", field, c.ClusterName, provider, c.providers())}
+			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.ClusterName, provider, c.providers(), remedy)}
 		return nil
 	}
 	s.driver, s.provider = known, provider
+	return nil
+}
+
+// unresolved notes why the Machine's class could not be read. Without the class neither the driver nor the timeouts are known,
+// so everything stays as it is. A class that cannot be decoded is no error: its repair comes with an event.
+func unresolved(s *scope, err error) error {
+	s.class = nil
+	s.Unresolved = &plan.Unresolved{Reason: v1alpha1.ReasonUnknown, Message: err.Error()}
+	var left *undecodable.Error
+	if !errors.As(err, &left) {
+		return err
+	}
+	s.Unresolved = &plan.Unresolved{Reason: v1alpha1.ReasonUndecodable, Message: left.Error()}
 	return nil
 }
 
@@ -218,6 +251,7 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 		c.judgeRepair(s)
 	case errors.As(err, &notFound):
 		s.InstanceKnown = true
+		s.providerIDs = append(s.providerIDs, notFound.ProviderID)
 		if s.ProviderID == "" {
 			s.ProviderID = notFound.ProviderID
 		}
@@ -232,6 +266,7 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 func (s *scope) take(instance driver.Instance) {
 	s.Instance = &plan.Instance{State: plan.State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
 	s.ProviderID = instance.ProviderID
+	s.providerIDs = append(s.providerIDs, instance.ProviderID)
 	if instance.RecheckAfter > 0 {
 		s.recheckAfter = sooner(s.recheckAfter, instance.RecheckAfter)
 	}
@@ -251,11 +286,14 @@ func (c *Controller) judgeRepair(s *scope) {
 	}
 }
 
+// observeNode finds the Node of the Machine's name and whether it is the Machine's own. The API server is asked whenever
+// the cache is not enough: it may be behind, it may hold labelled Nodes only, and before an instance is made the answer
+// has to be of this moment.
 func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	found := nodeOf(s.Machine)
 	err := c.Target.Get(ctx, client.ObjectKeyFromObject(found), found)
-	if apierrors.IsNotFound(err) && s.Machine.Spec.ProviderID != nil || err == nil && c.nodes.Behind(found) {
-		// Gone, or no longer carrying the label by which the cache selects; or the cache is behind.
+	if apierrors.IsNotFound(err) || err == nil && (s.InstanceKnown && s.Instance == nil || c.nodes.Behind(found)) {
+		found = nodeOf(s.Machine)
 		err = c.readNode(ctx, found)
 	}
 	switch {
@@ -265,13 +303,20 @@ func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 	case err != nil:
 		return fmt.Errorf("getting node %s: %w", s.Machine.Name, err)
 	}
-	if s.ProviderID == "" && !s.InstanceKnown {
-		// Whose Node it is cannot be told without the instance.
-		return nil
+	proven := node.IsOf(found, s.Machine, s.providerIDs)
+	if !proven && (!s.InstanceKnown || s.Terminal != nil) {
+		// No driver says which provider ID is the Machine's. What the agent has claimed is reported on, and left as it is.
+		if node.Claimed(found, s.Machine) {
+			s.Node, s.NodeKnown = found, true
+		}
+		if s.NodeKnown || !s.InstanceKnown {
+			return nil
+		}
 	}
 	s.NodeKnown = true
-	if !node.IsOf(found, s.Machine, s.ProviderID) {
-		s.ForeignNode = true
+	if !proven {
+		s.NodeConflict = node.ConflictMessage(found, s.providerIDs)
+		s.recheckAfter = sooner(s.recheckAfter, conflictRecheck)
 		return nil
 	}
 	s.Node = found
@@ -282,7 +327,7 @@ func (c *Controller) observeNode(ctx context.Context, s *scope) error {
 func (c *Controller) readNode(ctx context.Context, into *corev1.Node) error {
 	err := c.TargetReader.Get(ctx, client.ObjectKeyFromObject(into), into)
 	if err == nil {
-		c.nodes.Told(into)
+		c.nodes.Observed(into)
 	}
 	return err
 }

@@ -14,7 +14,7 @@ const limitedMessage = "for a while after a freeze only some machines are draine
 // limited tells whether a Machine has to wait before anything is taken from it, and has it looked at again in time.
 // That wait counts for no deadline of its drain.
 func (c *Controller) limited(s *scope) bool {
-	wait, waited := c.Pace.Take(s.Machine.UID)
+	wait, waited := c.ThawLimiter.Take(s.Machine.UID)
 	s.Elapsed.Drain = max(s.Elapsed.Drain-waited, 0)
 	if wait > 0 {
 		s.recheckAfter = sooner(s.recheckAfter, wait)

@@ -133,7 +133,7 @@ func TestAfterAThaw(t *testing.T) {
 		b.driver.Finish(machine.Name)
 		b.reconcile(machine)
 		b.Expect(b.driver.Calls()).To(Equal([]string{"Create pace-made", "Create pace-made"}))
-		b.Expect(b.pace.made).To(HaveLen(1), "its second instance is none that nobody has worked on yet")
+		b.Expect(b.pace.made).To(HaveLen(1), "its second instance is already known to the pace")
 	})
 	t.Run("should ask for nothing that takes nothing away", func(t *testing.T) {
 		b := newBed(t)

@@ -122,7 +122,7 @@ func TestStaleTimesForceNoDrain(t *testing.T) {
 }
 
 // restart starts an agent anew, which is handed what another one knew of when it could act, and lets it thaw.
-func (b *bed) restart(handed freeze.Spells) *freeze.Monitor {
+func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 	b.t.Helper()
 	never := func(context.Context) error { return errors.New("the test says what comes of a probe") }
 	monitor, err := freeze.NewMonitor(freeze.Options{
@@ -131,7 +131,7 @@ func (b *bed) restart(handed freeze.Spells) *freeze.Monitor {
 		Clock: b.clock, Metrics: freeze.NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
-	monitor.Remember(freeze.ParseSpells(handed.String()))
+	monitor.Remember(freeze.ParseUptime(handed.String()))
 	monitor.Observe(freeze.Hub, nil)
 	monitor.Observe(freeze.Target, nil)
 	b.ledger = monitor
@@ -150,13 +150,13 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.reconcile(machine)
 		b.clock.SetTime(machine.DeletionTimestamp.Add(90 * time.Minute))
 		b.reconcile(machine)
-		handed := first.Spells()
+		handed := first.Uptime()
 		b.clock.Step(7 * time.Hour)
 		second := b.restart(handed)
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(HaveLen(1), "forced for the time in which no agent ran")
 		b.clock.Step(20 * time.Minute)
-		b.restart(second.Spells())
+		b.restart(second.Uptime())
 		b.clock.Step(9 * time.Minute)
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(HaveLen(1))
@@ -174,7 +174,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.change(machine, `{"size":2}`)
 		b.reconcile(machine)
 		b.clock.Step(90 * time.Minute)
-		handed := first.Spells()
+		handed := first.Uptime()
 		b.clock.Step(7 * time.Hour)
 		b.restart(handed)
 		b.reconcile(machine)
@@ -191,7 +191,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		machine := b.create("restart-down")
 		b.ready(machine)
 		pod := b.pod(machine.Name, "web")
-		handed := first.Spells()
+		handed := first.Uptime()
 		b.delete(machine)
 		b.clock.Step(10 * time.Hour)
 		b.restart(handed)
@@ -199,7 +199,7 @@ func TestARestartNeitherForcesADrainNorBeginsItAnew(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeTrue())
 		b.clock.Step(2*time.Hour - time.Minute)
 		b.reconcile(machine)
-		b.Expect(b.instances()).To(HaveLen(1), "nobody could drain it before")
+		b.Expect(b.instances()).To(HaveLen(1), "it could not be drained before")
 		b.clock.Step(time.Minute + time.Second)
 		b.reconcile(machine)
 		b.Expect(b.instances()).To(BeEmpty())

@@ -27,8 +27,8 @@ func newStalls(after time.Duration) *stalls {
 	return &stalls{after: after, byUID: map[types.UID]stall{}}
 }
 
-// hold returns for how long the status in machine, which was stored before, is not to be written; 0 is now.
-func (s *stalls) hold(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus, now time.Time) time.Duration {
+// delay returns for how long the status in machine, which was stored before, is not to be written; 0 is now.
+func (s *stalls) delay(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if equality.Semantic.DeepEqual(stored, machine.Status) || status.Urgent(stored, machine.Status) {

@@ -77,12 +77,17 @@ func TestUpdateInPlace(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("inplace-behind")
 		b.ready(machine)
-		before := b.node(machine.Name)
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"size":2}`)
-		b.cachedNodes = map[string]*corev1.Node{machine.Name: before}
-		b.reconcile(machine)
-		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+		// The node controller may write to the Node meanwhile; then the cache has to be one version further.
+		b.Eventually(func(g Gomega) {
+			before := b.node(machine.Name)
+			g.Expect(before.Spec.Unschedulable).To(BeFalse(), "the cache does not know of the cordon")
+			b.cachedNodes = map[string]*corev1.Node{machine.Name: before}
+			_, err := b.tryReconcile(machine)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue())
+		}).WithTimeout(agenttest.Wait).Should(Succeed())
 		b.end(pod)
 		_, err := b.tryReconcile(machine)
 		b.Expect(err).NotTo(HaveOccurred(), "cordoned once more, which conflicts")
@@ -94,7 +99,7 @@ func TestUpdateInPlace(t *testing.T) {
 		own.Spec.Unschedulable = true
 		b.Expect(b.admin.Update(b.t.Context(), own)).To(Succeed())
 		b.reconcile(machine)
-		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "somebody else's cordon was taken back")
+		b.Expect(b.node(machine.Name).Spec.Unschedulable).To(BeTrue(), "a user's cordon was taken back")
 	})
 	t.Run("should drain nothing when the driver cannot update in place", func(t *testing.T) {
 		b := newBed(t)
@@ -288,7 +293,7 @@ func TestUpdateInPlaceGoesOnAfterACrashAtEachStep(t *testing.T) {
 	}
 }
 
-// machineSet makes a MachineSet that nobody works on, and returns a reference to it.
+// machineSet makes a MachineSet that no controller reconciles, and returns a reference to it.
 func (b *bed) machineSet() metav1.OwnerReference {
 	b.t.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "set"}}

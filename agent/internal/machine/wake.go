@@ -44,18 +44,7 @@ func (w *Waker) Start(ctx context.Context, queue workqueue.TypedRateLimitingInte
 	w.mu.Lock()
 	w.queue = queue
 	w.mu.Unlock()
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.changes:
-				if w.freeze.Check() == nil {
-					w.wakeAll(ctx)
-				}
-			}
-		}
-	}()
+	go freeze.OnThaw(ctx, w.freeze, w.changes, w.wakeAll)
 	return nil
 }
 

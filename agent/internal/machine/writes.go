@@ -35,8 +35,8 @@ func newWrites(clock clock.PassiveClock) *writes {
 	return &writes{clock: clock, byUID: map[types.UID]written{}}
 }
 
-// note remembers that the object with this UID has this resource version since the agent's last write.
-func (w *writes) note(uid types.UID, resourceVersion string) {
+// record remembers that the object with this UID has this resource version since the agent's last write.
+func (w *writes) record(uid types.UID, resourceVersion string) {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return
@@ -103,7 +103,7 @@ func (r recordingWriter) Apply(ctx context.Context, object runtime.ApplyConfigur
 
 func (r recordingWriter) noted(object client.Object, err error) error {
 	if err == nil {
-		r.writes.note(object.GetUID(), object.GetResourceVersion())
+		r.writes.record(object.GetUID(), object.GetResourceVersion())
 	}
 	return err
 }

@@ -22,19 +22,19 @@ func TestWrites(t *testing.T) {
 		return machine
 	}
 	g.Expect(w.stale(object("5"))).To(BeFalse(), "nothing was written")
-	w.note("u", "9")
+	w.record("u", "9")
 	g.Expect(w.stale(object("5"))).To(BeTrue())
 	g.Expect(w.stale(object("10"))).To(BeFalse(), "a later write by another has been seen, 10 is more than 9")
-	w.note("u", "9")
+	w.record("u", "9")
 	clock.Step(writeMemory + time.Second)
 	g.Expect(w.stale(object("5"))).To(BeFalse(), "a hub that was restored would be waited for for ever")
-	w.note("u", "not a number")
+	w.record("u", "not a number")
 	g.Expect(w.stale(object("5"))).To(BeFalse())
 	for _, uid := range []types.UID{"a", "b"} {
-		w.note(uid, "1")
+		w.record(uid, "1")
 	}
 	clock.Step(writeMemory + time.Second)
-	w.note("c", "1")
+	w.record("c", "1")
 	g.Expect(w.byUID).To(HaveLen(1), "old memories pile up")
 }
 

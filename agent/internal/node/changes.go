@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -62,21 +63,14 @@ func lacks(present map[string]string, owned []string, desired map[string]string)
 }
 
 func (c Changes) withTaints(node *corev1.Node, desired Desired) (Changes, error) {
-	var before []taintID
-	if remembered := node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]; remembered != "" {
-		if err := json.Unmarshal([]byte(remembered), &before); err != nil {
-			// Somebody has written into it. What the agent wants is known all the same; what it once put
-			// there is not, so nothing is taken away.
-			before = nil
-		}
-	}
+	before := rememberedTaints(node)
 	want := make([]taintID, 0, len(desired.Taints))
 	for _, taint := range desired.Taints {
 		want = append(want, idOf(taint))
 	}
 	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
 		id := idOf(taint)
-		return slices.Contains(before, id) && !slices.Contains(want, id)
+		return before.Has(id) && !slices.Contains(want, id)
 	})
 	for _, taint := range desired.Taints {
 		taints = put(taints, taint)
@@ -92,6 +86,17 @@ func (c Changes) withTaints(node *corev1.Node, desired Desired) (Changes, error)
 	c.SetTaints = !slices.EqualFunc(taints, node.Spec.Taints, sameTaint) ||
 		c.AppliedTaints != node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]
 	return c, nil
+}
+
+// rememberedTaints are the taints that the agent has put on node, as an annotation of the node says. Where another client
+// has made the annotation unreadable there are none: what the agent once put there is not known, so nothing is taken away.
+// It is a set, because a client can write a long list into the annotation and as many taints beside it.
+func rememberedTaints(node *corev1.Node) sets.Set[taintID] {
+	var before []taintID
+	if err := json.Unmarshal([]byte(node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]), &before); err != nil {
+		return nil
+	}
+	return sets.New(before...)
 }
 
 // put adds taint, or gives the one of its key and effect its value.

@@ -63,7 +63,7 @@ func TestChangesOfLabels(t *testing.T) {
 			Desired{Labels: map[string]string{"a": "1"}},
 			Changes{Apply: true},
 		},
-		"should apply what somebody has changed": {
+		"should apply what a user has changed": {
 			func() *corev1.Node { n := ownedNode([]string{"a"}, nil); n.Labels["a"] = "other"; return n },
 			Desired{Labels: map[string]string{"a": "1"}},
 			Changes{Apply: true},

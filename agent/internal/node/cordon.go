@@ -18,13 +18,13 @@ const (
 	ForDeletion = "deletion"
 )
 
-// Cordon makes node unschedulable and notes that the agent did it. A Node that somebody cordoned already is left
+// Cordon makes node unschedulable and notes that the agent did it. A Node that a user has cordoned already is left
 // as it is, and so stays cordoned afterwards.
 func Cordon(ctx context.Context, writer client.Client, node *corev1.Node, why string) error {
 	if node.Spec.Unschedulable {
 		return nil
 	}
-	// The lock: it must not become the agent's own cordon when somebody else is quicker.
+	// The lock: it must not become the agent's own cordon when another client is quicker.
 	return patchCordon(ctx, writer, node, map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": node.ResourceVersion, "uid": node.UID,

@@ -36,21 +36,7 @@ func DesiredOf(machine *v1alpha1.Machine, hollow bool) Desired {
 	if hollow {
 		d.Labels[v1alpha1.HollowNodeLabel] = "true"
 	}
-	d.Annotations[v1alpha1.NodeMachineAnnotation] = machine.Name
-	d.Annotations[v1alpha1.NodeClusterNamespaceAnnotation] = machine.Namespace
+	maps.Copy(d.Annotations, claimOf(machine))
 	slices.SortFunc(d.Taints, func(a, b corev1.Taint) int { return strings.Compare(a.ToString(), b.ToString()) })
 	return d
-}
-
-// IsOf tells whether a Node is the one of machine: by its provider ID, or, while it has none, by the agent's
-// annotations. A Node that only has the same name is somebody else's.
-func IsOf(node *corev1.Node, machine *v1alpha1.Machine, providerID string) bool {
-	if node.Name != machine.Name {
-		return false
-	}
-	if node.Spec.ProviderID != "" {
-		return node.Spec.ProviderID == providerID
-	}
-	return node.Annotations[v1alpha1.NodeMachineAnnotation] == machine.Name &&
-		node.Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == machine.Namespace
 }

@@ -14,7 +14,7 @@ import (
 // reserved are the labels and annotations of a Node that hollow-node and agent set themselves.
 var reserved = []string{
 	v1alpha1.HollowNodeLabel, v1alpha1.KubeletVersionSourceLabel, v1alpha1.NodeMachineAnnotation,
-	v1alpha1.NodeClusterNamespaceAnnotation, v1alpha1.NodeAppliedTaintsAnnotation,
+	v1alpha1.NodeClusterNamespaceAnnotation, v1alpha1.NodeAppliedTaintsAnnotation, v1alpha1.NodeCordonedAnnotation,
 }
 
 // Validate returns *driver.InvalidConfigurationError for the first label, annotation, taint or role of
@@ -30,7 +30,7 @@ func Validate(machine *v1alpha1.Machine) error {
 		}
 		id := taint.Key + ":" + string(taint.Effect)
 		if seen[id] {
-			return driver.Invalid("spec.taints", "%s stands there twice: a Node has one taint of a key and effect", id)
+			return driver.Invalid("spec.taints", "%s is listed twice: a Node has one taint of each key and effect", id)
 		}
 		seen[id] = true
 	}

@@ -36,7 +36,7 @@ func TestValidate(t *testing.T) {
 			m.Spec.NodeMetadata.Annotations = map[string]string{"hollowfleet.io/machine": "x"}
 		}, "spec.metadata.annotations.hollowfleet.io/machine: reserved: "},
 		"taints":               {taints(taint("a", "1", no), taint("a", "1", corev1.TaintEffectNoExecute)), ""},
-		"a taint twice":        {taints(taint("a", "1", no), taint("a", "2", no)), "spec.taints: a:NoSchedule stands there twice"},
+		"a taint twice":        {taints(taint("a", "1", no), taint("a", "2", no)), "spec.taints: a:NoSchedule is listed twice"},
 		"a bad effect":         {taints(taint("a", "1", "Never")), `spec.taints: effect "Never" of key "a": want NoSchedule, PreferNoSchedule or NoExecute`},
 		"no effect":            {taints(taint("a", "1", "")), `spec.taints: effect "" of key "a"`},
 		"a bad taint key":      {taints(taint("", "1", no)), `spec.taints: key ""`},
@@ -55,33 +55,6 @@ func TestValidate(t *testing.T) {
 			}
 			if !errors.Is(err, driver.ErrInvalidConfiguration) || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("Validate = %v, want an invalid configuration that begins with %q", err, test.want)
-			}
-		})
-	}
-}
-
-func TestIsOf(t *testing.T) {
-	machine := &v1alpha1.Machine{}
-	machine.Namespace, machine.Name = "c1", "m1"
-	ours := map[string]string{v1alpha1.NodeMachineAnnotation: "m1", v1alpha1.NodeClusterNamespaceAnnotation: "c1"}
-	tests := map[string]struct {
-		name, providerID string
-		annotations      map[string]string
-		want             bool
-	}{
-		"should be ours by provider ID":                                  {"m1", "hollowfleet://c1/m1", nil, true},
-		"should be ours by annotations while there is none":              {"m1", "", ours, true},
-		"should not be ours without any sign":                            {"m1", "", nil, false},
-		"should not be ours with another's provider ID":                  {"m1", "hollowfleet://c2/m1", nil, false},
-		"should not be ours with another's provider ID, but annotations": {"m1", "aws:///i-1", ours, false},
-		"should not be ours with another name":                           {"m2", "hollowfleet://c1/m1", ours, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{}
-			node.Name, node.Annotations, node.Spec.ProviderID = test.name, test.annotations, test.providerID
-			if got := IsOf(node, machine, "hollowfleet://c1/m1"); got != test.want {
-				t.Errorf("IsOf = %t, want %t", got, test.want)
 			}
 		})
 	}

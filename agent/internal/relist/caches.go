@@ -3,6 +3,7 @@ package relist
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/hollowfleet/hollowfleet/agent/internal/relist/plan"
 )
 
 const (
@@ -42,7 +41,7 @@ func (c *Caches) NewInformer(server string) func(toolscache.ListerWatcher, runti
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.informers = append(c.informers, informer{
-			what: fmt.Sprintf("%T of the %s", object, server), lister: toolscache.ToListerWithContext(watcher), shared: shared,
+			what: fmt.Sprintf("%s objects of the %s", reflect.TypeOf(object).Elem().Name(), server), lister: toolscache.ToListerWithContext(watcher), shared: shared,
 		})
 		return shared
 	}
@@ -55,8 +54,8 @@ func (c *Caches) all() []informer {
 }
 
 // list reads all pages from the API server. Without a resource version the answer is not older than the request.
-func (i informer) list(ctx context.Context) (plan.Listing, error) {
-	listing := plan.Listing{Objects: map[string]string{}}
+func (i informer) list(ctx context.Context) (Listing, error) {
+	listing := Listing{Objects: map[string]string{}}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := i.page(ctx, options)
@@ -90,7 +89,7 @@ func (i informer) page(ctx context.Context, options metav1.ListOptions) (runtime
 	return i.lister.ListWithContext(ctx, options)
 }
 
-// cached implements plan.Cache.
+// cached implements Cache.
 func (i informer) cached(key string) (string, bool) {
 	object, there, err := i.shared.GetStore().GetByKey(key)
 	if err != nil || !there {

@@ -9,8 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
-
-	"github.com/hollowfleet/hollowfleet/agent/internal/relist/plan"
 )
 
 const (
@@ -38,8 +36,8 @@ type Deps struct {
 	Caches *Caches
 	// Prepare makes those informers that have to be there before the first act.
 	Prepare func(context.Context) error
-	// Tell has the hub told, once the caches are right, how every Machine is, and returns of how many it still is to be. It
-	// is called for one freeze until that is none.
+	// Tell makes the agent write the state of every Machine to the hub, once the caches are right. It returns how many
+	// Machines are left, and is called again for the same freeze until none is.
 	Tell   func(ctx context.Context, freeze uint64) (left int, err error)
 	Freeze Freeze
 	// Changes receives after the freeze state has changed.
@@ -85,7 +83,7 @@ func (r *Relister) NeedLeaderElection() bool { return false }
 type round struct {
 	informer
 	// demand is nil before the first list; behind is in how many objects the cache does not meet it.
-	demand *plan.Demand
+	demand *Demand
 	behind int
 	// listAt is when it is listed the next time, again the wait after that.
 	listAt time.Time
@@ -95,7 +93,7 @@ type round struct {
 
 func (r *round) through() bool { return r.demand != nil && r.behind == 0 }
 
-func (r *round) look() { r.behind = r.demand.Behind(r.shared.GetStore().ListKeys(), r.cached) }
+func (r *round) compare() { r.behind = r.demand.Behind(r.shared.GetStore().ListKeys(), r.cached) }
 
 // relist brings the agent through the thaw of one freeze, or returns when something else freezes it.
 func (r *Relister) relist(ctx context.Context, freeze uint64) error {
@@ -114,7 +112,7 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 				return err
 			}
 		}
-		if rounds != nil && r.told(ctx, freeze, rounds) {
+		if rounds != nil && r.allReported(ctx, freeze, rounds) {
 			r.Metrics.duration.Observe(r.Clock.Since(begun).Seconds())
 			r.Log.Info("Having listed the world after a freeze", "took", r.Clock.Since(begun).Round(time.Millisecond), "kinds", len(rounds))
 			r.Freeze.Relisted(freeze)
@@ -128,8 +126,8 @@ func (r *Relister) relist(ctx context.Context, freeze uint64) error {
 	return nil
 }
 
-// told tells whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
-func (r *Relister) told(ctx context.Context, freeze uint64, rounds []*round) bool {
+// allReported tells whether all caches are right, and the hub knows how every Machine is by them. If not, it says what is missing.
+func (r *Relister) allReported(ctx context.Context, freeze uint64, rounds []*round) bool {
 	if slices.ContainsFunc(rounds, func(one *round) bool { return !one.through() }) {
 		r.Freeze.Relisting(freeze, progress(rounds))
 		return false
@@ -169,7 +167,7 @@ func (r *Relister) step(ctx context.Context, one *round) error {
 		return nil
 	case now.Before(one.listAt):
 		if one.demand != nil {
-			one.look()
+			one.compare()
 		}
 		return nil
 	}
@@ -179,16 +177,16 @@ func (r *Relister) step(ctx context.Context, one *round) error {
 	if one.err = err; err != nil {
 		return nil //nolint:nilerr // it is told with the progress, and tried again
 	}
-	if plan.WentBack(listing, seen) {
+	if WentBack(listing, seen) {
 		return fmt.Errorf("%w: %s were seen at version %s, and are listed at %s", ErrWentBack, one.what, seen, listing.Version)
 	}
 	if one.demand != nil {
 		one.demand.Relax(listing)
-		one.look()
+		one.compare()
 		return nil
 	}
-	one.demand = plan.DemandOf(listing)
-	one.look()
+	one.demand = DemandOf(listing)
+	one.compare()
 	r.Metrics.behind.Add(float64(one.behind))
 	return nil
 }

@@ -92,11 +92,18 @@ func Profiling() http.Handler {
 }
 
 // Health returns the handler of /healthz, /readyz and /frozenz. An agent that serves is ready: a frozen one, or
-// one that waits for the hub, is doing its job and must not be restarted for it. describe says what it is doing.
-func Health(frozen http.Handler, describe func() string) http.Handler {
+// one that waits for the hub, is doing its job and must not be restarted for it. describe says what it is doing. An
+// error of check makes it not ready, which restarts nothing.
+func Health(frozen http.Handler, describe func() string, check func(*http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, "ok: %s\n", describe()) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintf(w, "ok: %s\n", describe())
+	})
 	mux.Handle("/frozenz", frozen)
 	return mux
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +25,9 @@ func body(t *testing.T, handler http.Handler, path string) (int, string) {
 
 func TestHandlers(t *testing.T) {
 	frozen := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "frozen since") })
-	health := Health(frozen, func() string { return "waiting" })
+	fine := func(*http.Request) error { return nil }
+	health := Health(frozen, func() string { return "waiting" }, fine)
+	unready := Health(frozen, func() string { return "waiting" }, func(*http.Request) error { return errors.New("a Machine is broken") })
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "x"})
 	registry.MustRegister(counter)
@@ -36,6 +39,8 @@ func TestHandlers(t *testing.T) {
 	}{
 		"alive":          {health, "/healthz", http.StatusOK, "ok"},
 		"ready":          {health, "/readyz", http.StatusOK, "ok: waiting"},
+		"not ready":      {unready, "/readyz", http.StatusServiceUnavailable, "a Machine is broken"},
+		"alive and not":  {unready, "/healthz", http.StatusOK, "ok"},
 		"the freeze":     {health, "/frozenz", http.StatusOK, "frozen since"},
 		"nothing else":   {health, "/metrics", http.StatusNotFound, ""},
 		"metrics":        {Metrics(registry, prometheus.NewRegistry()), "/metrics", http.StatusOK, "x_total 0"},

@@ -1,6 +1,6 @@
 // Heartbeat runs a command and says every few seconds that it is still at work, and how far it is.
 //
-// A cold build of Kubernetes is silent for ten minutes; nobody should have to guess whether it hangs.
+// A cold build of Kubernetes is silent for ten minutes; its user should not have to guess whether it hangs.
 // A command that ends within a few seconds gets no line at all, so a warm build stays quiet.
 //
 //	heartbeat -name simulator -packages './cmd/...' -- go build -v -o ../../bin/ ./cmd/...

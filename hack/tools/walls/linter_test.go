@@ -32,7 +32,10 @@ func TestLinterRefusesPlantedBreach(t *testing.T) {
 	writeFile(t, filepath.Join(dir, ".golangci.yml"), string(config))
 	files := map[string]plant{}
 	for _, p := range plants {
-		file := strings.ReplaceAll(p.name, " ", "_") + ".go"
+		file := p.file
+		if file == "" {
+			file = strings.ReplaceAll(p.name, " ", "_") + ".go"
+		}
 		writePackage(t, dir, p.dir, file, p.imports, p.body)
 		files[file] = p
 	}

@@ -13,6 +13,7 @@ const root = "github.com/hollowfleet/hollowfleet"
 const (
 	apis      = root + "/apis"
 	simulator = root + "/agent/simulator"
+	owneddir  = root + "/internal/owneddir"
 )
 
 // planner matches the packages that decide without doing: last or inner path elements ending so.
@@ -53,9 +54,9 @@ var rules = []rule{
 		never: in(root + "/hub"),
 	},
 	{
-		name:  "planners and policies import only apis, k8s.io/api, k8s.io/apimachinery and the standard library",
+		name:  "planners and policies import only apis, the APIs of Kubernetes and Open Cluster Management, and the standard library",
 		binds: func(pkg string) bool { return in(root)(pkg) && planner.MatchString(strings.TrimPrefix(pkg, root)) },
-		only:  in(apis, "k8s.io/api", "k8s.io/apimachinery"),
+		only:  in(apis, "k8s.io/api", "k8s.io/apimachinery", "open-cluster-management.io/api"),
 	},
 	{
 		name:  "only the simulator links k8s.io/kubernetes",
@@ -65,7 +66,9 @@ var rules = []rule{
 	{
 		name:  "the simulator never imports the root module",
 		binds: in(simulator),
-		never: func(importPath string) bool { return in(root)(importPath) && !in(apis, simulator)(importPath) },
+		never: func(importPath string) bool {
+			return in(root)(importPath) && !in(apis, simulator, owneddir)(importPath)
+		},
 	},
 }
 

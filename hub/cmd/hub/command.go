@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/hub"
-	"github.com/hollowfleet/hollowfleet/hub/internal/logging"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
@@ -47,7 +46,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 		Version: version.Here(), SilenceUsage: true, SilenceErrors: true,
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			logger, err := logging.New(logs, format, verbosity)
+			logger, err := hub.NewLogger(logs, format, verbosity)
 			if err != nil {
 				return usageError{err}
 			}
@@ -73,7 +72,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are looked through for too many Machines, beside at each Machine that comes")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
-	flags.StringVar(&format, "log-format", logging.Text, "format of the logs on standard error: text or json")
+	flags.StringVar(&format, "log-format", hub.LogText, "format of the logs on standard error: text or json")
 	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
 	command.AddCommand(newInstall(ctx))
 	return command

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -43,5 +45,20 @@ func TestExitCodesAndMessages(t *testing.T) {
 				g.Expect(stderr.String()).To(BeEmpty())
 			}
 		})
+	}
+}
+
+// What these addresses serve asks for no credential.
+func TestNothingIsServedToOtherMachinesByDefault(t *testing.T) {
+	flags := newCommand(t.Context(), io.Discard).Flags()
+	for _, name := range []string{"health-address", "metrics-address", "pprof-address"} {
+		address := flags.Lookup(name).DefValue
+		if name == "pprof-address" && (address == "" || address == "0") {
+			continue // It is not served.
+		}
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || !net.ParseIP(host).IsLoopback() || port == "0" {
+			t.Errorf("--%s is %q by default, want a port of a loopback address: %v", name, address, err)
+		}
 	}
 }

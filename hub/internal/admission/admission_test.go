@@ -19,7 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var environment *testenv.Environment
@@ -41,20 +41,20 @@ func class() *v1alpha1.MachineClass {
 }
 
 func machine() *v1alpha1.Machine {
-	return &v1alpha1.Machine{ObjectMeta: named(), Spec: v1alpha1.MachineSpec{ClusterName: "c", MachineTemplateBody: hubtest.Template(nil).Spec}}
+	return &v1alpha1.Machine{ObjectMeta: named(), Spec: v1alpha1.MachineSpec{ClusterName: namespace, MachineTemplateBody: hubtest.Template(nil).Spec}}
 }
 
 func labels() map[string]string { return map[string]string{"app": "x"} }
 
 func set() *v1alpha1.MachineSet {
 	return &v1alpha1.MachineSet{ObjectMeta: named(), Spec: v1alpha1.MachineSetSpec{
-		ClusterName: "c", Selector: v1alpha1.MachineSelector{MatchLabels: labels()}, Template: hubtest.Template(labels()),
+		ClusterName: namespace, Selector: v1alpha1.MachineSelector{MatchLabels: labels()}, Template: hubtest.Template(labels()),
 	}}
 }
 
 func deployment() *v1alpha1.MachineDeployment {
 	return &v1alpha1.MachineDeployment{ObjectMeta: named(), Spec: v1alpha1.MachineDeploymentSpec{
-		ClusterName: "c", Selector: v1alpha1.MachineSelector{MatchLabels: labels()}, Template: hubtest.Template(labels()),
+		ClusterName: namespace, Selector: v1alpha1.MachineSelector{MatchLabels: labels()}, Template: hubtest.Template(labels()),
 	}}
 }
 
@@ -152,6 +152,10 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			c.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 30, GraceSeconds: 40}
 		}), "graceSeconds", "at least twice periodSeconds"},
 
+		"negative CPUs of a class": {with(class(), func(c *v1alpha1.MachineClass) {
+			c.Spec.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{"cpu": resource.MustParse("-8")}}
+		}), "nodeTemplate.capacity", "write 0 or more"},
+		"a number of Machines that is none": {with(deployment(), bounds("3000000000", "1")), "spec.strategy.rollingUpdate.maxSurge", "at most 1000000"},
 		"creation timeout of nothing": {with(machine(), func(m *v1alpha1.Machine) {
 			m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{}}
 		}), "timeouts.creation", "more than 0s"},

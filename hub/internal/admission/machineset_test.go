@@ -107,6 +107,7 @@ func TestAnnotationsThatTheAutoscalerCannotReadAreRefused(t *testing.T) {
 		"max below min":        {map[string]string{minSize: "3", maxSize: "2"}, minSize + " is 3, but " + maxSize + " is only 2: raise the maximum"},
 		"min alone":            {map[string]string{minSize: "1"}, maxSize + " is missing, which counts as 0: set it too"},
 		"a bad capacity":       {map[string]string{capacity + "cpu": "four"}, capacity + `cpu is "four": write a quantity`},
+		"a costly capacity":    {map[string]string{capacity + "cpu": "1e-2000000000"}, capacity + `cpu is "1e-2000000000": write a quantity`},
 		"a bad number of pods": {map[string]string{capacity + "maxPods": "1k"}, capacity + `maxPods is "1k": write a whole number`},
 	}
 	for name, test := range refused {

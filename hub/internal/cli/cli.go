@@ -11,11 +11,11 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/clusters"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/freezing"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/overview"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -26,7 +26,7 @@ const (
 What kubectl does well is left to kubectl: "kubectl get fleet -A" lists all of it, "kubectl describe machine NAME"
 tells a machine's story, "kubectl scale machinedeployment NAME" scales.
 
-` + exit.Help
+` + cmdutil.Help
 
 	example = `  # A whole fleet on this machine, to try things out
   kubectl hollow local up
@@ -66,6 +66,10 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	// Libraries log what the command returns as an error anyway.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
+	out, errOut := cmdutil.NewEscaped(streams.Out), cmdutil.NewEscaped(streams.ErrOut)
+	defer out.Close()
+	defer errOut.Close()
+	streams.Out, streams.ErrOut = out, errOut
 	command := newCommand(streams) //nolint:contextcheck // Commands get ctx when they run.
 	command.SetArgs(args)
 	command.SetIn(streams.In)
@@ -73,33 +77,34 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	command.SetErr(streams.ErrOut)
 	failed, err := command.ExecuteContextC(ctx)
 	if err == nil {
-		return exit.OK
+		return cmdutil.OK
 	}
 	if ctx.Err() != nil {
 		fmt.Fprintln(streams.ErrOut, "interrupted")
-		return exit.Interrupted
+		return cmdutil.Interrupted
 	}
-	err = kube.Explain(err)
+	err = cmdutil.Explain(err)
 	fmt.Fprintln(streams.ErrOut, "error:", err)
-	code := exit.Code(err)
-	if code == exit.BadUsage {
+	code := cmdutil.Code(err)
+	if code == cmdutil.BadUsage {
 		fmt.Fprintf(streams.ErrOut, "See '%s --help'.\n", failed.CommandPath())
 	}
 	return code
 }
 
 func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	hub := kube.NewHub(streams)
-	root := kube.Group(&cobra.Command{
+	hub := cmdutil.NewHub(streams)
+	root := cmdutil.Group(&cobra.Command{
 		Use: "kubectl-hollow", Short: "Work with a fleet of clusters and their machines", Long: long, Example: example,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
 		Version:     version.Here(), SilenceUsage: true, SilenceErrors: true,
 	},
-		clusters.NewCommand(hub), freezing.NewFreeze(hub), freezing.NewUnfreeze(hub), rollout.NewCommand(hub),
-		local.NewCommand(hub),
+		cluster.NewCommand(hub), freeze.NewFreeze(hub), freeze.NewUnfreeze(hub), rollout.NewCommand(hub),
+		local.NewCommand(hub), overview.NewStatus(hub), overview.NewVersion(hub),
+		overview.NewSupportBundle(hub),
 	)
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.AsUsage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdutil.AsUsage(err) })
 	hub.Flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(newOptions(root))
 	return root
@@ -108,7 +113,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 // newOptions shows the flags that every command has.
 func newOptions(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "options", Short: "Show the flags that every command has", Args: kube.Args(cobra.NoArgs),
+		Use: "options", Short: "Show the flags that every command has", Args: cmdutil.Args(cobra.NoArgs),
 		Run: func(command *cobra.Command, _ []string) {
 			fmt.Fprintf(command.OutOrStdout(), "Flags that every command has:\n\n%s", root.PersistentFlags().FlagUsages())
 		},

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -50,4 +51,15 @@ func TestAnInterruptHasACodeOfItsOwn(t *testing.T) {
 	var out bytes.Buffer
 	line := []string{"rollout", "status", "machinedeployment", "workers", "-n", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
 	f.Expect(cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})).To(Equal(130), out.String)
+}
+
+func TestAHubThatNoKubeconfigNames(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "none")
+	t.Setenv("KUBECONFIG", path)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	var out bytes.Buffer
+	code := cli.Execute(t.Context(), []string{"cluster", "list"}, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
+	g.Expect(code).To(Equal(1))
+	g.Expect(out.String()).To(And(ContainSubstring("no kubeconfig names the hub"), ContainSubstring(path), Not(ContainSubstring("8080"))))
 }

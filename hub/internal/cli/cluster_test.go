@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +27,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli"
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 func (f *fixture) tokens() []corev1.Secret {
@@ -54,6 +53,7 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	out := f.succeeds("cluster join NAME --labels stage=test --output-dir", dir)
 	f.Expect(out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " created"))
 	f.Expect(out).To(ContainSubstring("agent --cluster-name " + f.name))
+	f.Expect(out).To(ContainSubstring("kubectl --kubeconfig WORKLOAD-KUBECONFIG apply -f config/rbac/agent-workload"))
 	f.Expect(out).To(ContainSubstring("kubectl hollow cluster accept " + f.name))
 	f.Expect(out).To(ContainSubstring("--agent-server"), "the hub is on loopback")
 	path := filepath.Join(dir, f.name+".bootstrap.kubeconfig")
@@ -69,6 +69,28 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f.Expect(f.tokens()).To(HaveLen(1))
 	f.Expect(config.BearerToken).To(HavePrefix(string(f.tokens()[0].Data["token-id"]) + "."))
 	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
+}
+
+func TestJoinPrintsACommandThatAShellReads(t *testing.T) {
+	for name, dir := range map[string]string{
+		"a plain path": "plain", "a space": "sp ace", "quotes": `it's "so"`, "a variable": "$HOME", "a command": "`id`;x", "a pattern": "*",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			into := filepath.Join(t.TempDir(), dir)
+			out := f.succeeds("cluster join NAME --output-dir", into)
+			_, command, found := strings.Cut(out, "\n     agent ")
+			f.Expect(found).To(BeTrue(), out)
+			command, _, _ = strings.Cut(command, "\n\n")
+			command = strings.ReplaceAll(command, "WORKLOAD-KUBECONFIG", "workload")
+			words, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf '%s\\n' "+command).Output()
+			f.Expect(err).NotTo(HaveOccurred(), command)
+			f.Expect(strings.Split(strings.TrimSpace(string(words)), "\n")).To(Equal([]string{
+				"--cluster-name", f.name, "--bootstrap-kubeconfig", filepath.Join(into, f.name+".bootstrap.kubeconfig"),
+				"--credential-dir", "/var/lib/hollowfleet/" + f.name, "--target-kubeconfig", "workload",
+			}))
+		})
+	}
 }
 
 func TestJoinTellsMoreWhenWide(t *testing.T) {
@@ -236,13 +258,13 @@ func TestDecisionsTellMoreWhenWide(t *testing.T) {
 
 func TestEveryCommandWithAFormatTakesWide(t *testing.T) {
 	for command, formats := range map[string]string{
-		"cluster list": "", "cluster join": "kubeconfig", "cluster accept": "", "cluster deny": "", "cluster acknowledge": "", "cluster remove": "",
+		"cluster list": "", "cluster join": "kubeconfig", "cluster accept": "", "cluster deny": "", "cluster acknowledge": "", "cluster remove": "", "cluster remove-finalizers": "",
 		"freeze": "", "unfreeze": "", "rollout status": "", "rollout history": "", "rollout undo": "", "rollout pause": "", "rollout resume": "",
 		"local up": "", "local status": "",
 	} {
 		f := newFixture(t)
 		f.Expect(f.succeeds(command+" --help")).To(MatchRegexp(
-			`(?m)^ +-o, --output \S+ +output format: .*json.*`+formats+`.*; wide also tells what else is known$`), command)
+			`(?m)^ +-o, --output \S+ +output format: .*json.*`+formats+`.*; wide adds details$`), command)
 		f.Expect(f.completes(command+" x", "--output=")).To(ContainElements("json", "yaml", "wide"), command)
 	}
 }
@@ -311,74 +333,4 @@ func (f *fixture) categories() map[string][]string {
 		all[resource] = categories
 	}
 	return all
-}
-
-func TestRemoveLeavesMachines(t *testing.T) {
-	f := newFixture(t)
-	f.succeeds("cluster join NAME --accept=now")
-	f.namespace()
-	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "m1", Finalizers: []string{v1alpha1.MachineFinalizer}},
-		Spec: v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec}}
-	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
-	f.fails(2, "needs --yes", "cluster remove NAME")
-	r := f.hollow("cluster remove NAME --yes")
-	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " removed"))
-	f.Expect(r.errOut).To(ContainSubstring("1 Machine(s) stay"))
-	f.Expect(f.tokens()).To(BeEmpty())
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
-	f.Expect(machine.DeletionTimestamp).To(BeNil())
-}
-
-func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
-	f := newFixture(t)
-	f.succeeds("cluster join NAME")
-	cluster := f.cluster()
-	cluster.Finalizers = []string{v1alpha1.ClusterFinalizer}
-	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
-	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
-	f.Expect(r.code).To(Equal(5))
-	f.Expect(r.errOut).To(ContainSubstring("is the hub running?"))
-	f.fails(4, "is being removed", "cluster accept NAME")
-}
-
-func TestUnknownClusters(t *testing.T) {
-	f := newFixture(t)
-	for _, command := range []string{"list", "accept", "deny", "remove --yes"} {
-		f.fails(3, "does not exist", "cluster "+command+" NAME")
-	}
-}
-
-func TestList(t *testing.T) {
-	f := newFixture(t)
-	f.succeeds("cluster join NAME --labels name=NAME")
-	f.report(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNotReady)
-	f.Expect(f.succeeds("cluster list NAME")).To(MatchRegexp(`(?s)^NAME +ACCEPTANCE.*\n` + f.name + ` +Pending +False \(NotReady\)`))
-	f.Expect(f.succeeds("cluster list -o name -l name=NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + "\n"))
-	f.Expect(f.succeeds("cluster list NAME -o wide --no-headers")).To(ContainSubstring("as the hub says"))
-	list := struct {
-		Kind  string
-		Items []v1alpha1.Cluster
-	}{}
-	f.Expect(json.Unmarshal([]byte(f.succeeds("cluster list -o json -l name=NAME")), &list)).To(Succeed())
-	f.Expect(list.Kind).To(Equal("ClusterList"))
-	f.Expect(list.Items).To(HaveLen(1))
-	f.Expect(list.Items[0].Kind).To(Equal("Cluster"))
-	f.fails(2, "--selector", "cluster list -l a==b==c")
-	f.fails(2, "xml", "cluster list -o xml")
-	r := f.hollow("cluster list -l name=nobody")
-	f.Expect(r.code).To(Equal(0))
-	f.Expect(r.errOut).To(ContainSubstring("No clusters"))
-}
-
-func TestCompletionOffersClusters(t *testing.T) {
-	f := newFixture(t)
-	f.succeeds("cluster join NAME")
-	for _, words := range []string{"cluster accept", "cluster list", "freeze cluster"} {
-		f.Expect(f.completes(words, "")).To(ContainElement(f.name), words)
-	}
-	f.Expect(f.completes("cluster accept "+f.name, "")).To(BeEmpty())
-	f.Expect(f.completes("cluster list "+f.name, "")).NotTo(ContainElement(f.name))
-	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinedeployment", "machineset"}))
-	f.Expect(f.completes("cluster join x", "--accept=")).To(ContainElement("auto"))
 }

@@ -69,6 +69,17 @@ func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("stays frozen (AgentSilent): as the hub says"))
 }
 
+// The agent compares its caches after every freeze, so nearly every unfreeze sees that.
+func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.succeeds("freeze cluster NAME --wait=false")
+	f.report(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonRelisting)
+	r := f.hollow("unfreeze cluster NAME")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(And(ContainSubstring("goes on in a few seconds (Relisting)"), Not(ContainSubstring("stays frozen"))))
+}
+
 func TestFreezePrintsTheObjectAndTellsMoreWhenWide(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")
@@ -120,9 +131,9 @@ func TestASetUnderAFrozenDeploymentStaysFrozen(t *testing.T) {
 	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeAnnotation, "looking into it"))
 	f.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.FreezeUserAnnotation, "admin"))
 	hubtest.SetCondition(t, f.client, set, &set.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)
-	f.stops(5, "has not confirmed", "unfreeze mset workers-1 --timeout 100ms -n NAME")
+	f.stops(5, "has not confirmed", "unfreeze ms workers-1 --timeout 100ms -n NAME")
 
-	f.succeeds("freeze mset/workers-1 --wait=false -n NAME")
+	f.succeeds("freeze ms/workers-1 --wait=false -n NAME")
 	f.succeeds("freeze machinedeployment workers --wait=false -n NAME")
 	r := f.hollow("unfreeze machineset workers-1 -n NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)

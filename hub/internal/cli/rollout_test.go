@@ -54,7 +54,7 @@ func TestUndoTakesTheTemplateOfARevision(t *testing.T) {
 	f.Expect(f.succeeds("rollout undo machinedeployment/workers -n NAME --to-revision 1")).To(ContainSubstring("rolled back to revision 1"))
 	f.Expect(f.workers().Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.34.1"))
 	before := f.workers().ResourceVersion
-	f.Expect(f.succeeds("rollout undo mdep workers -n NAME --to-revision 1")).To(ContainSubstring("has the template of revision 1 already"))
+	f.Expect(f.succeeds("rollout undo md workers -n NAME --to-revision 1")).To(ContainSubstring("has the template of revision 1 already"))
 	f.Expect(f.workers().ResourceVersion).To(Equal(before))
 }
 
@@ -89,7 +89,7 @@ func TestUndoOfAPausedDeploymentSaysSo(t *testing.T) {
 	f.revisions("v1.35.2", "v1.36.2")
 	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("workers paused"))
 	f.Expect(f.workers().Spec.Paused).To(BeTrue())
-	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("was paused already"))
+	f.Expect(f.succeeds("rollout pause machinedeployment workers -n NAME")).To(ContainSubstring("is paused already"))
 	r := f.hollow("rollout undo machinedeployment workers -n NAME")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.errOut).To(ContainSubstring("nothing is replaced until"))

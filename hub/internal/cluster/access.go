@@ -18,7 +18,7 @@ const AgentRole = "hollowfleet-agent"
 // and reports on its own Cluster object.
 func RoleName(cluster string) string { return "hollowfleet:cluster:" + cluster }
 
-// JoinRoleName is the name of the ClusterRole, and of its binding, through which whoever holds a join token of
+// JoinRoleName is the name of the ClusterRole, and of its binding, through which a client with a join token of
 // the cluster asks for its agent's certificate.
 func JoinRoleName(cluster string) string { return "hollowfleet:join:" + cluster }
 
@@ -112,7 +112,7 @@ func labeled(object client.Object, cluster string) bool {
 }
 
 // marked tells whether object has the marks that the hub gives it: its labels, and cluster as an owner. Owned
-// access goes with its Cluster even if somebody takes the hub's finalizer off.
+// access goes with its Cluster even if a user takes the hub's finalizer off.
 func marked(object client.Object, cluster *v1alpha1.Cluster) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.UID == cluster.UID {

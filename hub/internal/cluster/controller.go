@@ -14,9 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // Who may write roles and bindings may not give more than it has: RBAC checks that the hub itself holds what
@@ -35,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=hollowfleet-agent,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required but Heartbeat.
+// Deps is what the controller needs. All of it is required but Heartbeat and Undecodable.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -47,17 +48,19 @@ type Deps struct {
 	Clock  clock.Clock
 	// Heartbeat is for what Clusters leave open; what it leaves open itself is v1alpha1.DefaultHeartbeat.
 	Heartbeat v1alpha1.Heartbeat
+	// Undecodable, if not nil, knows the objects that cannot be decoded.
+	Undecodable *undecodable.Tracker
 }
 
 // Controller is the logic of one Cluster: observe, act, report.
 type Controller struct {
 	Deps
 	heartbeats *heartbeats
-	pacer      pace.Pacer
+	throttle   statusthrottle.Throttle
 }
 
-// countsPace is that of the counts of Machines: the longer they go on changing, the less often they are written.
-var countsPace = pace.Bounds{First: 2 * pace.Interval, Longest: pace.Longest}
+// countsInterval is that of the counts of Machines: the longer they go on changing, the less often they are written.
+var countsInterval = statusthrottle.Bounds{First: 2 * statusthrottle.Interval, Longest: statusthrottle.Longest}
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
@@ -84,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	namespace, accessErr := c.admit(ctx, cluster)
 	counts, countErr := c.count(ctx, cluster, now)
 	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
-	heard := c.heartbeats.judge(cluster, now)
+	heard := c.heartbeats.evaluate(cluster, now)
 	// A renewal that comes from here on counts at the next look: this one may miss what the agent has written before it.
 	renewed := c.heartbeats.renewed(cluster.Name)
 	if !renewed {
@@ -97,20 +100,25 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	if countErr == nil {
 		cluster.Status.Machines = counts
 	}
+	var roleErr error
+	if !heard.connected {
+		heard.noRole, roleErr = c.lacksRole(ctx)
+	}
+	decoded(cluster, c.Undecodable.In(cluster.Name), now)
 	report(cluster, namespace, heard, now)
 	publish(cluster)
-	c.tell(before, cluster)
+	c.emitEvents(before, cluster)
 	var next reconciler.Next
 	if !equality.Semantic.DeepEqual(before, &cluster.Status) {
-		wait := c.pacer.Ease(cluster.UID, !onlyCounts(before, &cluster.Status), countsPace, now)
+		wait := c.throttle.BackoffDelay(cluster.UID, !onlyCounts(before, &cluster.Status), countsInterval, now)
 		next.DeferStatus = wait > 0
-		next = next.Sooner(wait)
+		next = next.NoLaterThan(wait)
 	}
 	told := equality.Semantic.DeepEqual(before, &cluster.Status) || onlyCounts(before, &cluster.Status)
 	if renewed && arrived && told && c.heartbeats.renewed(cluster.Name) {
 		c.Agents.Hear(cluster.Name)
 	}
-	return next, errors.Join(accessErr, countErr, hearErr)
+	return next, errors.Join(accessErr, countErr, hearErr, roleErr)
 }
 
 // claim puts the hub's finalizer on cluster, so that the agent's access ends with it.
@@ -120,8 +128,7 @@ func (c *Controller) claim(ctx context.Context, cluster *v1alpha1.Cluster) error
 		return nil
 	}
 	// Finalizers are a list, which a merge patch replaces whole: hence the lock.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, cluster, patch); err != nil {
+	if err := c.Client.Patch(ctx, cluster, reconciler.MergeFromWithLock(before)); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	return nil
@@ -133,13 +140,12 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 	if !controllerutil.ContainsFinalizer(cluster, v1alpha1.ClusterFinalizer) {
 		return nil
 	}
-	if err := c.withdraw(ctx, c.Live, cluster, access{}); err != nil {
+	if err := c.withdraw(ctx, c.Live, cluster, access{}, namespaceUnknown); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()
 	controllerutil.RemoveFinalizer(cluster, v1alpha1.ClusterFinalizer)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, cluster, patch); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Patch(ctx, cluster, reconciler.MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	c.heartbeats.forget(cluster.Name)

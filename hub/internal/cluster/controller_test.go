@@ -20,9 +20,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 var environment *testenv.Environment
@@ -318,9 +318,9 @@ func TestMachinesAreCountedNowAndThen(t *testing.T) {
 	failed.Status.Phase = v1alpha1.MachineFailed
 	f.Expect(f.direct.Status().Update(t.Context(), failed)).To(Succeed())
 	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(countsPace.First))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(countsInterval.First))
 	f.Expect(f.writes.Counts()).To(BeEmpty(), "counts wait")
-	f.clock.SetTime(f.clock.Now().Add(countsPace.First))
+	f.clock.SetTime(f.clock.Now().Add(countsInterval.First))
 	f.reconcile()
 	f.Expect(f.refresh().Status.Machines).To(Equal(&v1alpha1.MachineCounts{Total: 2, Ready: 1, Failed: 1}))
 }

@@ -2,28 +2,35 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 )
 
-func namespaceCreatedEvent(name string) notice.Event {
-	return notice.Normal("NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name))
+func namespaceCreatedEvent(name string) eventrecorder.Event {
+	return eventrecorder.Normal("NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name))
 }
 
-func accessRevokedEvent(cluster *v1alpha1.Cluster) notice.Event {
-	why := "its acceptance was taken back or its namespace is not the hub's"
+func accessRevokedEvent(cluster *v1alpha1.Cluster, namespace namespaceState) eventrecorder.Event {
+	why := "spec.acceptance was changed to " + string(cluster.Spec.Acceptance) + "; its namespace, Machines and Nodes stay"
 	switch {
 	case cluster.DeletionTimestamp != nil:
 		why = "it is being removed; its namespace, Machines and Nodes stay"
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
 		why = "it is denied; its namespace, Machines and Nodes stay"
+	case namespace == namespaceDeleting:
+		why = "its namespace is being deleted; its Nodes stay"
+	case namespace == namespaceForeign:
+		why = "its namespace does not have the labels any more by which the hub knows it"
+	case cluster.Accepted():
+		why = "its namespace is gone; its Nodes stay"
 	}
-	return notice.Normal("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
+	return eventrecorder.Normal("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
 }
 
 // told are the conditions whose turns are worth an event, with the status that is worth a warning.
@@ -38,8 +45,8 @@ var told = []struct {
 
 // turnEvents are the events of conditions that turned. A condition that appears in the state in which every
 // cluster begins tells nothing.
-func turnEvents(before, after []metav1.Condition) []notice.Event {
-	var turned []notice.Event
+func turnEvents(before, after []metav1.Condition) []eventrecorder.Event {
+	var turned []eventrecorder.Event
 	for _, row := range told {
 		old, now := meta.FindStatusCondition(before, row.condition), meta.FindStatusCondition(after, row.condition)
 		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason {
@@ -52,51 +59,67 @@ func turnEvents(before, after []metav1.Condition) []notice.Event {
 		if old == nil && now.Reason == v1alpha1.ReasonNotFrozen {
 			continue
 		}
+		if slices.ContainsFunc(turned, func(other eventrecorder.Event) bool { return other.Reason == now.Reason }) {
+			continue // It follows from a condition above, for the same reason.
+		}
 		kind := corev1.EventTypeNormal
-		if now.Status == row.warn {
+		if now.Status == row.warn && !starts(now, after) {
 			kind = corev1.EventTypeWarning
 		}
 		note := fmt.Sprintf("%s is %s", now.Type, now.Status)
 		if now.Message != "" {
 			note += ": " + now.Message
 		}
-		turned = append(turned, notice.Event{Type: kind, Reason: now.Reason, Action: "Observe", Note: note})
+		turned = append(turned, eventrecorder.Event{Type: kind, Reason: now.Reason, Action: "Observe", Note: note})
 	}
 	return turned
 }
 
+// starts tells whether frozen is the freeze with which every agent begins: it proves both API servers and compares its
+// caches with them. It ends within seconds, and is no fault.
+func starts(frozen *metav1.Condition, list []metav1.Condition) bool {
+	switch frozen.Reason {
+	case v1alpha1.ReasonStarting, v1alpha1.ReasonRelisting:
+		return true
+	case v1alpha1.ReasonTargetUnreachable:
+		target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
+		return target != nil && target.Status == metav1.ConditionUnknown && target.Reason == v1alpha1.ReasonStarting
+	}
+	return false
+}
+
 // skewEvent is the event of a clock skew that changed and is too great.
-func skewEvent(before, after *metav1.Duration) (notice.Event, bool) {
+func skewEvent(before, after *metav1.Duration) (eventrecorder.Event, bool) {
 	if after == nil || after.Duration.Abs() <= warnSkew || before != nil && *before == *after {
-		return notice.Event{}, false
+		return eventrecorder.Event{}, false
 	}
 	direction := "ahead of"
 	if after.Duration < 0 {
 		direction = "behind"
 	}
-	return notice.Warning("ClockSkew", "Observe", fmt.Sprintf(
+	return eventrecorder.Warning("ClockSkew", "Observe", fmt.Sprintf(
 		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens begin and end at the wrong time",
 		after.Duration.Abs(), direction)), true
 }
 
 // orphansEvent is the event of orphans that have become more.
-func orphansEvent(before, after *v1alpha1.Orphans) (notice.Event, bool) {
+func orphansEvent(before, after *v1alpha1.Orphans) (eventrecorder.Event, bool) {
 	if after == nil {
-		return notice.Event{}, false
+		return eventrecorder.Event{}, false
 	}
 	if before == nil {
 		before = &v1alpha1.Orphans{}
 	}
 	if after.Instances <= before.Instances && after.Nodes <= before.Nodes && after.CertificateRequests <= before.CertificateRequests {
-		return notice.Event{}, false
+		return eventrecorder.Event{}, false
 	}
-	return notice.Warning("OrphansFound", "Observe", fmt.Sprintf(
+	return eventrecorder.Warning("OrphansFound", "Observe", fmt.Sprintf(
 		"The workload cluster has %d instances, %d nodes and requests of %d nodes for certificates without a Machine on the hub, which are left alone: %s",
-		after.Instances, after.Nodes, after.CertificateRequests, notice.Few(after.Names))), true
+		after.Instances, after.Nodes, after.CertificateRequests, eventrecorder.Few(after.Names))), true
 }
 
-// tell sends the events of a change of status.
-func (c *Controller) tell(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
+// emitEvents sends the events of a change of status.
+func (c *Controller) emitEvents(before *v1alpha1.ClusterStatus, cluster *v1alpha1.Cluster) {
 	if skewed, told := skewEvent(before.ClockSkew, cluster.Status.ClockSkew); told {
 		skewed.Send(c.Recorder, cluster)
 	}

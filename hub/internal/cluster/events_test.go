@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 )
 
 func TestTurnsOfTheFreezeAreTold(t *testing.T) {
@@ -16,12 +16,12 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 		return []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
 	}
 	thawed := []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen}}
-	warning := func(reason, note string) []notice.Event {
-		return []notice.Event{{Type: corev1.EventTypeWarning, Reason: reason, Action: "Observe", Note: note}}
+	warning := func(reason, note string) []eventrecorder.Event {
+		return []eventrecorder.Event{{Type: corev1.EventTypeWarning, Reason: reason, Action: "Observe", Note: note}}
 	}
 	tests := map[string]struct {
 		before, after []metav1.Condition
-		want          []notice.Event
+		want          []eventrecorder.Event
 	}{
 		"a cluster that is new":    {nil, thawed, nil},
 		"nothing":                  {thawed, thawed, nil},
@@ -33,9 +33,23 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 			frozen(v1alpha1.ReasonAgentSilent, "silent"), frozen(v1alpha1.ReasonTargetUnreachable, "away"),
 			warning(v1alpha1.ReasonTargetUnreachable, "Frozen is True: away"),
 		},
+		"an agent that starts": {
+			thawed, frozen(v1alpha1.ReasonStarting, "it proves the API servers"),
+			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonStarting, Action: "Observe", Note: "Frozen is True: it proves the API servers"}},
+		},
+		"an agent that has just joined": {
+			nil, append(frozen(v1alpha1.ReasonTargetUnreachable, "not known yet"), metav1.Condition{
+				Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting,
+			}),
+			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTargetUnreachable, Action: "Observe", Note: "Frozen is True: not known yet"}},
+		},
+		"an agent that compares its caches": {
+			thawed, frozen(v1alpha1.ReasonRelisting, "it takes a few seconds"),
+			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRelisting, Action: "Observe", Note: "Frozen is True: it takes a few seconds"}},
+		},
 		"the thaw": {
 			frozen(v1alpha1.ReasonAgentSilent, "silent"), thawed,
-			[]notice.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNotFrozen, Action: "Observe", Note: "Frozen is False"}},
+			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNotFrozen, Action: "Observe", Note: "Frozen is False"}},
 		},
 	}
 	for _, reason := range []string{

@@ -25,7 +25,7 @@ const fieldManager = "hollowfleet-hub"
 // of the rest.
 func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (namespaceState, error) {
 	if cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied {
-		revokeErr := c.withdraw(ctx, c.Client, cluster, access{account: tokens(cluster)})
+		revokeErr := c.withdraw(ctx, c.Client, cluster, access{account: tokens(cluster)}, namespaceUnknown)
 		state, err := c.ensureNamespace(ctx, cluster)
 		return state, errors.Join(revokeErr, err)
 	}
@@ -34,7 +34,7 @@ func (c *Controller) admit(ctx context.Context, cluster *v1alpha1.Cluster) (name
 		return state, err
 	}
 	wanted := accessOf(cluster, state)
-	if err := c.withdraw(ctx, c.Client, cluster, wanted); err != nil {
+	if err := c.withdraw(ctx, c.Client, cluster, wanted, state); err != nil {
 		return state, err
 	}
 	return state, c.grant(ctx, cluster, wanted)
@@ -64,8 +64,9 @@ func (c *Controller) grant(ctx context.Context, cluster *v1alpha1.Cluster, wante
 	return c.keepRoleBinding(ctx, cluster, subjects)
 }
 
-// withdraw takes away what is not wanted, as reader knows it: bindings before roles, because they give the access.
-func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster, wanted access) error {
+// withdraw takes away what is not wanted, as reader knows it: bindings before roles, because they give the access. The
+// event about it names the state of the namespace if that is the cause.
+func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster *v1alpha1.Cluster, wanted access, namespace namespaceState) error {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	inside := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: cluster.Name, Name: name} }
 	revoked := false
@@ -94,7 +95,7 @@ func (c *Controller) withdraw(ctx context.Context, reader client.Reader, cluster
 		}
 	}
 	if revoked {
-		accessRevokedEvent(cluster).Send(c.Recorder, cluster)
+		accessRevokedEvent(cluster, namespace).Send(c.Recorder, cluster)
 	}
 	return nil
 }
@@ -161,6 +162,13 @@ func (c *Controller) keepServiceAccount(ctx context.Context, cluster *v1alpha1.C
 		return fmt.Errorf("applying ServiceAccount %s: %w", key, err)
 	}
 	return nil
+}
+
+// lacksRole tells whether the ClusterRole does not exist to which the hub binds agents: they can do nothing then.
+func (c *Controller) lacksRole(ctx context.Context) (bool, error) {
+	role := &rbacv1.ClusterRole{}
+	err := c.get(ctx, client.ObjectKey{Name: AgentRole}, role)
+	return err == nil && role.Name == "", err
 }
 
 // get leaves object empty if there is none.

@@ -16,7 +16,7 @@ import (
 )
 
 // heartbeats remembers when this process saw each agent's Lease change: what counts is the hub's own clock,
-// not the time that the agent wrote. Most renewals end here and wake nobody.
+// not the time that the agent wrote. Most renewals end here and wake no controller.
 type heartbeats struct {
 	mu       sync.Mutex
 	clusters map[string]*heartbeat
@@ -45,17 +45,19 @@ func newHeartbeats() *heartbeats {
 	return &heartbeats{clusters: map[string]*heartbeat{}, armed: make(chan struct{}, 1)}
 }
 
-// verdict is what the hub knows of an agent.
-type verdict struct {
+// agentState is what the hub knows of an agent.
+type agentState struct {
 	connected bool
 	// seen: a Lease has been seen, now or ever before.
 	seen bool
+	// noRole: the ClusterRole is missing that gives agents their rights.
+	noRole bool
 	// skew is what status.clockSkew is to say.
 	skew *metav1.Duration
 }
 
 // observe notes a Lease and reports whether its Cluster has to be looked at for it. initial means that the
-// Lease was there before this process looked: nobody can tell how old it is.
+// Lease was there before this process looked: its age is not known.
 func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time.Time) (wake bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +98,7 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 // Cluster what follows from it. So is the first one of another holder.
 func (b *heartbeat) proves(before string, now time.Time) bool {
 	if b.renewed && b.grace > 0 && now.Sub(b.at) >= b.grace {
-		b.doubt() // It was silent, and nobody has looked yet.
+		b.doubt() // It was silent, and was not reconciled yet.
 	}
 	switch {
 	case b.holder == "":
@@ -133,23 +135,23 @@ func fingerprint(lease *coordinationv1.Lease) string {
 	return text + ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// judge says whether cluster's agent is connected. An agent that was connected when this process started
+// evaluate says whether cluster's agent is connected. An agent that was connected when this process started
 // stays so for one grace period: a new hub knows no better, and must not take its own absence for the agent's.
-func (h *heartbeats) judge(cluster *v1alpha1.Cluster, now time.Time) verdict {
+func (h *heartbeats) evaluate(cluster *v1alpha1.Cluster, now time.Time) agentState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	connected := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	joined := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
 	if cluster.Status.Namespace == "" {
-		// No agent can be at work: a Lease of that namespace is somebody else's.
-		return verdict{seen: joined, skew: cluster.Status.ClockSkew}
+		// No agent can be at work: a Lease of that namespace is another client's.
+		return agentState{seen: joined, skew: cluster.Status.ClockSkew}
 	}
 	beat, known := h.clusters[cluster.Name]
 	if !known {
 		beat = h.start(cluster.Name, now)
 	}
 	limit := grace(cluster)
-	v := verdict{seen: joined || beat.met, skew: beat.skew.publish(cluster.Status.ClockSkew)}
+	v := agentState{seen: joined || beat.met, skew: beat.skew.publish(cluster.Status.ClockSkew)}
 	if beat.renewed || connected {
 		v.connected = now.Sub(beat.at) < limit
 	}
@@ -187,7 +189,7 @@ func (h *heartbeats) expired(now time.Time) (silent []string, next time.Duration
 }
 
 // watch wakes each cluster at the moment when its agent has fallen silent, until ctx ends. A deadline that a renewal
-// has moved on wakes nobody: nothing is looked at in vain, however many agents there are.
+// has moved on wakes no controller: nothing is looked at in vain, however many agents there are.
 func (h *heartbeats) watch(ctx context.Context, clock clock.Clock, wake func(cluster string)) {
 	for {
 		silent, next := h.expired(clock.Now())
@@ -223,20 +225,30 @@ func (h *heartbeats) forget(cluster string) {
 	delete(h.clusters, cluster)
 }
 
+// gone forgets the Lease of a namespace in which no Cluster was ever looked for: it was another client's. What is known of
+// a Cluster's own agent stays, as its Lease may come back.
+func (h *heartbeats) gone(namespace string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if beat := h.clusters[namespace]; beat != nil && beat.grace == 0 {
+		delete(h.clusters, namespace)
+	}
+}
+
 // grace is how long the agent may be silent.
 func grace(cluster *v1alpha1.Cluster) time.Duration {
 	return time.Duration(cluster.Heartbeat().GraceSeconds) * time.Second
 }
 
 // held is what the hub knew before, while what the agent has written on cluster is still on its way here.
-func (v verdict) held(cluster *v1alpha1.Cluster) verdict {
+func (v agentState) held(cluster *v1alpha1.Cluster) agentState {
 	v.seen = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
 	v.connected = meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)
 	return v
 }
 
 // conditions of the agent, as the hub sees it.
-func (v verdict) conditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
+func (v agentState) conditions(cluster *v1alpha1.Cluster) (joined, connected metav1.Condition) {
 	joined = metav1.Condition{Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverSeen,
 		Message: "No agent of this cluster has reported yet"}
 	connected = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNeverSeen,
@@ -245,6 +257,9 @@ func (v verdict) conditions(cluster *v1alpha1.Cluster) (joined, connected metav1
 		joined.Status, joined.Reason, joined.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 		connected.Reason = v1alpha1.ReasonLeaseExpired
 		connected.Message = "The agent has not renewed its Lease for " + grace(cluster).String()
+	}
+	if v.noRole {
+		connected.Message += ". ClusterRole " + AgentRole + ", which gives agents their rights, does not exist on the hub: run hub install"
 	}
 	if v.connected {
 		connected.Status, connected.Reason, connected.Message = metav1.ConditionTrue, v1alpha1.ReasonLeaseRenewed, ""

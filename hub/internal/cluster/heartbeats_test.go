@@ -48,27 +48,27 @@ func TestHeartbeats(t *testing.T) {
 		g.Expect(silent).To(BeEmpty())
 		return next
 	}
-	g.Expect(h.judge(cluster, start)).To(Equal(verdict{}), "nothing seen")
-	g.Expect(next(start)).To(BeZero(), "nobody is watched")
+	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{}), "nothing seen")
+	g.Expect(next(start)).To(BeZero(), "no cluster is watched")
 	g.Expect(h.observe(renewal(1), false, start)).To(BeTrue(), "the first renewal is news")
-	g.Expect(h.judge(cluster, start)).To(Equal(verdict{connected: true, seen: true}))
+	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{connected: true, seen: true}))
 	g.Expect(next(start)).To(Equal(40 * time.Second))
 	g.Expect(h.observe(renewal(2), false, start.Add(10*time.Second))).To(BeFalse(), "the next is none")
 	g.Expect(h.observe(renewal(2), false, start.Add(30*time.Second))).To(BeFalse(), "the same again is no renewal")
-	g.Expect(next(start.Add(40*time.Second))).To(Equal(10*time.Second), "a renewal moves the deadline and wakes nobody")
-	g.Expect(h.judge(cluster, start.Add(49*time.Second)).connected).To(BeTrue())
+	g.Expect(next(start.Add(40*time.Second))).To(Equal(10*time.Second), "a renewal moves the deadline and wakes no controller")
+	g.Expect(h.evaluate(cluster, start.Add(49*time.Second)).connected).To(BeTrue())
 	silent, _ := h.expired(start.Add(50 * time.Second))
 	g.Expect(silent).To(ConsistOf("c"))
 	g.Expect(next(start.Add(50*time.Second))).To(BeZero(), "it is told once")
-	g.Expect(h.judge(cluster, start.Add(50*time.Second))).To(Equal(verdict{seen: true}), "at expiry it is silent")
+	g.Expect(h.evaluate(cluster, start.Add(50*time.Second))).To(Equal(agentState{seen: true}), "at expiry it is silent")
 	g.Expect(h.observe(renewal(3), false, start.Add(60*time.Second))).To(BeFalse(), "it may have been on its way since before")
-	g.Expect(h.judge(cluster, start.Add(60*time.Second))).To(Equal(verdict{seen: true}))
+	g.Expect(h.evaluate(cluster, start.Add(60*time.Second))).To(Equal(agentState{seen: true}))
 	g.Expect(h.observe(renewal(4), false, start.Add(70*time.Second))).To(BeTrue(), "the next one is news")
-	g.Expect(h.judge(cluster, start.Add(70*time.Second)).connected).To(BeTrue())
+	g.Expect(h.evaluate(cluster, start.Add(70*time.Second)).connected).To(BeTrue())
 	g.Expect(next(start.Add(70 * time.Second))).To(Equal(40 * time.Second))
 	h.forget("c")
 	g.Expect(next(start.Add(70 * time.Second))).To(BeZero())
-	g.Expect(h.judge(cluster, start.Add(70*time.Second))).To(Equal(verdict{}))
+	g.Expect(h.evaluate(cluster, start.Add(70*time.Second))).To(Equal(agentState{}))
 }
 
 func TestAnotherGraceCountsAtOnce(t *testing.T) {
@@ -76,18 +76,18 @@ func TestAnotherGraceCountsAtOnce(t *testing.T) {
 	h := newHeartbeats()
 	cluster := watched()
 	h.observe(renewal(1), false, start)
-	h.judge(cluster, start)
+	h.evaluate(cluster, start)
 	<-h.armed
-	h.judge(cluster, start)
+	h.evaluate(cluster, start)
 	g.Expect(h.armed).NotTo(Receive(), "nothing new to look at")
 	cluster.Spec.Heartbeat.GraceSeconds = 5
-	h.judge(cluster, start)
+	h.evaluate(cluster, start)
 	g.Expect(h.armed).To(Receive())
 	_, next := h.expired(start)
 	g.Expect(next).To(Equal(5 * time.Second))
 }
 
-// An agent that was silent for as long as it may be has to prove that it is there, also if nobody has looked meanwhile.
+// An agent that was silent for as long as it may be has to prove that it is there, also if it was not looked at meanwhile.
 func TestSilenceThatNobodySawIsSilence(t *testing.T) {
 	for name, look := range map[string]func(*heartbeats){
 		"before its deadline is seen to pass": func(*heartbeats) {},
@@ -101,13 +101,13 @@ func TestSilenceThatNobodySawIsSilence(t *testing.T) {
 			g, h := NewWithT(t), newHeartbeats()
 			connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
 			h.observe(renewal(1), false, start)
-			h.judge(connected, start)
+			h.evaluate(connected, start)
 			look(h)
 			h.observe(renewal(2), false, start.Add(41*time.Second))
 			g.Expect(h.renewed("c")).To(BeFalse())
-			g.Expect(h.judge(connected, start.Add(42*time.Second)).connected).To(BeFalse())
+			g.Expect(h.evaluate(connected, start.Add(42*time.Second)).connected).To(BeFalse())
 			g.Expect(h.observe(renewal(3), false, start.Add(51*time.Second))).To(BeTrue())
-			g.Expect(h.judge(connected, start.Add(52*time.Second)).connected).To(BeTrue())
+			g.Expect(h.evaluate(connected, start.Add(52*time.Second)).connected).To(BeTrue())
 			_, next := h.expired(start.Add(52 * time.Second))
 			g.Expect(next).To(Equal(39*time.Second), "it is watched again")
 		})
@@ -154,7 +154,7 @@ func TestThousandLeasesWakeNobody(t *testing.T) {
 		renew(i)
 		cluster := watched()
 		cluster.Name, cluster.Status.Namespace = fmt.Sprint("c", i), fmt.Sprint("c", i)
-		c.heartbeats.judge(cluster, clock.Now())
+		c.heartbeats.evaluate(cluster, clock.Now())
 	}
 	for range q.Len() { // Each first renewal was news.
 		request, _ := q.Get()
@@ -190,21 +190,21 @@ func TestNewHubKnowsNoBetterThanTheOldOne(t *testing.T) {
 	h := newHeartbeats()
 	connected := watched(v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition)
 	h.observe(renewal(1), true, start)
-	g.Expect(h.judge(connected, start.Add(time.Second))).To(Equal(verdict{connected: true, seen: true}), "connected stays for one grace period")
-	g.Expect(h.judge(connected, start.Add(40*time.Second)).connected).To(BeFalse(), "and no longer without a renewal")
+	g.Expect(h.evaluate(connected, start.Add(time.Second))).To(Equal(agentState{connected: true, seen: true}), "connected stays for one grace period")
+	g.Expect(h.evaluate(connected, start.Add(40*time.Second)).connected).To(BeFalse(), "and no longer without a renewal")
 
 	h = newHeartbeats()
 	silent := watched(v1alpha1.ClusterJoinedCondition)
 	h.observe(renewal(1), true, start)
-	g.Expect(h.judge(silent, start)).To(Equal(verdict{seen: true}), "a Lease of unknown age does not make a silent agent connected")
+	g.Expect(h.evaluate(silent, start)).To(Equal(agentState{seen: true}), "a Lease of unknown age does not make a silent agent connected")
 	g.Expect(h.observe(renewal(2), false, start.Add(time.Second))).To(BeFalse(), "it may be from before that hub")
-	g.Expect(h.judge(silent, start.Add(time.Second)).connected).To(BeFalse())
+	g.Expect(h.evaluate(silent, start.Add(time.Second)).connected).To(BeFalse())
 	g.Expect(h.observe(renewal(3), false, start.Add(2*time.Second))).To(BeTrue())
-	g.Expect(h.judge(silent, start.Add(2*time.Second)).connected).To(BeTrue())
+	g.Expect(h.evaluate(silent, start.Add(2*time.Second)).connected).To(BeTrue())
 
 	h = newHeartbeats()
-	g.Expect(h.judge(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")
-	g.Expect(h.judge(connected, start.Add(40*time.Second)).connected).To(BeFalse())
+	g.Expect(h.evaluate(connected, start).connected).To(BeTrue(), "no Lease at all is no proof of silence either")
+	g.Expect(h.evaluate(connected, start.Add(40*time.Second)).connected).To(BeFalse())
 }
 
 func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
@@ -213,5 +213,24 @@ func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 	cluster := watched()
 	cluster.Status.Namespace = ""
 	h.observe(renewal(1), false, start)
-	g.Expect(h.judge(cluster, start)).To(Equal(verdict{}))
+	g.Expect(h.evaluate(cluster, start)).To(Equal(agentState{}))
+}
+
+// Who may write Leases in any namespace must not fill the hub's memory with them.
+func TestOthersLeasesAreForgottenWhenTheyAreGone(t *testing.T) {
+	g := NewWithT(t)
+	c := &Controller{Deps: Deps{Clock: testclock.NewFakeClock(start), Agents: &witness.Agents{}}, heartbeats: newHeartbeats()}
+	leases := c.leases()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	other := renewal(1)
+	other.Namespace = "other"
+	for _, lease := range []*coordinationv1.Lease{renewal(1), other} {
+		leases.Create(t.Context(), event.CreateEvent{Object: lease}, queue)
+	}
+	c.heartbeats.evaluate(watched(), start)
+	for _, lease := range []*coordinationv1.Lease{renewal(1), other} {
+		leases.Delete(t.Context(), event.DeleteEvent{Object: lease}, queue)
+	}
+	g.Expect(c.heartbeats.clusters).To(And(HaveLen(1), HaveKey("c")), "what is known of a cluster's agent stays")
 }

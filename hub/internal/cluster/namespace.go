@@ -19,7 +19,7 @@ const (
 	namespaceUnknown  namespaceState = iota // It could not be read or made.
 	namespaceNone                           // There is none, and none is to be.
 	namespaceReady                          // It is the hub's.
-	namespaceForeign                        // Somebody else made it.
+	namespaceForeign                        // Another client made it.
 	namespaceDeleting                       // It is being deleted.
 )
 

@@ -12,8 +12,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // count counts the cluster's Machines.
@@ -22,15 +23,15 @@ func (c *Controller) count(ctx context.Context, cluster *v1alpha1.Cluster, now t
 	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
-	var counts tally.Counts
+	var counts machinestate.Counts
 	for i := range list.Items {
-		counts.Add(tally.Of(&list.Items[i], 0, now))
+		counts.Add(machinestate.Of(&list.Items[i], 0, now))
 	}
 	return &v1alpha1.MachineCounts{Total: int32(counts.Total), Ready: int32(counts.Ready), Failed: int32(counts.Failed)}, nil
 }
 
 // report computes the hub's part of cluster's status.
-func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard verdict, now time.Time) {
+func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard agentState, now time.Time) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
 	status.ClockSkew = heard.skew
@@ -41,13 +42,29 @@ func report(cluster *v1alpha1.Cluster, namespace namespaceState, heard verdict, 
 		status.Namespace = ""
 	case namespaceUnknown:
 	}
+	acceptance := accepted(cluster, namespace)
 	joined, connected := heard.conditions(cluster)
-	for _, condition := range []metav1.Condition{accepted(cluster, namespace), joined, connected} {
+	if status.Namespace == "" && heard.seen && acceptance.Status == metav1.ConditionFalse {
+		connected.Status, connected.Reason, connected.Message = metav1.ConditionUnknown, acceptance.Reason, noAccess(acceptance)+". What the agent reported before may have changed"
+	}
+	for _, condition := range []metav1.Condition{acceptance, joined, connected} {
 		condition.ObservedGeneration = cluster.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
-	freeze.Note(cluster, frozen(cluster), now)
-	conditions.Set(&status.Conditions, conditions.Summarize(status.Conditions, readyTable(status.Conditions), cluster.Generation), now)
+	freeze.RecordOnCluster(cluster, frozen(cluster), now)
+	conditions.Conclude(&status.Conditions, nil, readyTable(status.Conditions), cluster.Generation, now)
+}
+
+// decoded names the objects of the cluster that cannot be decoded.
+func decoded(cluster *v1alpha1.Cluster, left []undecodable.Error, now time.Time) {
+	if len(left) == 0 {
+		meta.RemoveStatusCondition(&cluster.Status.Conditions, v1alpha1.ClusterObjectsDecodedCondition)
+		return
+	}
+	conditions.Set(&cluster.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ClusterObjectsDecodedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUndecodable,
+		Message: undecodable.Names(left), ObservedGeneration: cluster.Generation,
+	}, now)
 }
 
 func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condition {
@@ -61,8 +78,7 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 		condition.Reason = v1alpha1.ReasonNamespaceConflict
 		condition.Message = fmt.Sprintf("Namespace %q exists and was not made by the hub: remove it, or choose another name for the cluster", cluster.Name)
 	case namespace == namespaceDeleting:
-		condition.Reason = v1alpha1.ReasonDeleting
-		condition.Message = fmt.Sprintf("Namespace %q is being deleted; the hub makes it anew when it is gone", cluster.Name)
+		condition.Reason, condition.Message = v1alpha1.ReasonNamespaceDeleting, deletingMessage(cluster)
 	case namespace != namespaceReady:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPending
 		condition.Message = fmt.Sprintf("Namespace %q is not there yet", cluster.Name)
@@ -75,17 +91,45 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 	return condition
 }
 
+// deletingMessage says what keeps a namespace that is being deleted, and what ends that.
+func deletingMessage(cluster *v1alpha1.Cluster) string {
+	message := fmt.Sprintf("Namespace %q is being deleted, and with it the agent's access; the hub creates it again when it is gone", cluster.Name)
+	if counts := cluster.Status.Machines; counts != nil && counts.Total > 0 {
+		message += fmt.Sprintf(". The finalizers of %d Machine(s) keep it, which the agent cannot remove any more;"+
+			" their pods and Nodes stay. To give these Machines up: kubectl hollow cluster remove-finalizers %s", counts.Total, cluster.Name)
+	}
+	return message
+}
+
+// noAccess says why the agent has no access to the hub.
+func noAccess(acceptance metav1.Condition) string {
+	return "The agent has no access to the hub: " + acceptance.Message
+}
+
 // frozen says why nothing may be done for cluster: every cause that holds, the one that explains most first.
 func frozen(cluster *v1alpha1.Cluster) freeze.Verdict {
-	denied, unseen, ordered := freeze.OfDenial(cluster), outOfSight(cluster), freeze.OfAnnotation("Cluster", cluster)
-	if denied.Frozen {
+	unseen, ordered := outOfSight(cluster), freeze.OfAnnotation("Cluster", cluster)
+	if shut := shutOut(cluster); shut.Frozen {
 		// The agent has no access any more. What follows from that is no cause of its own.
-		return freeze.All(denied, ordered)
+		return freeze.All(shut, ordered)
 	}
 	return freeze.All(unseen, ordered, ofAgent(cluster, unseen, ordered))
 }
 
-// outOfSight is the freeze of a cluster that nobody sees.
+// shutOut is the freeze of a cluster whose agent has no access: it is denied, or its namespace is not there for it.
+func shutOut(cluster *v1alpha1.Cluster) freeze.Verdict {
+	if denied := freeze.OfDenial(cluster); denied.Frozen {
+		return denied
+	}
+	acceptance := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition)
+	if cluster.Status.Namespace != "" || acceptance == nil || acceptance.Status != metav1.ConditionFalse ||
+		!meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition) {
+		return freeze.Verdict{}
+	}
+	return freeze.Verdict{Frozen: true, Reason: acceptance.Reason, Message: noAccess(*acceptance)}
+}
+
+// outOfSight is the freeze of a cluster whose state is not known.
 func outOfSight(cluster *v1alpha1.Cluster) freeze.Verdict {
 	list := cluster.Status.Conditions
 	if meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) && !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
@@ -119,6 +163,7 @@ func readyTable(list []metav1.Condition) []conditions.Part {
 		{Type: v1alpha1.ClusterAcceptedCondition, Wanted: metav1.ConditionTrue},
 		{Type: v1alpha1.ClusterJoinedCondition, Wanted: metav1.ConditionTrue},
 		{Type: v1alpha1.ClusterAgentConnectedCondition, Wanted: metav1.ConditionTrue},
+		{Type: v1alpha1.ClusterObjectsDecodedCondition, Wanted: metav1.ConditionTrue, Optional: true},
 	}
 	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition) {
 		return table

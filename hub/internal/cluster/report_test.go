@@ -15,11 +15,11 @@ func TestReportSumsUp(t *testing.T) {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said by the agent"}
 	}
 	reachable := condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
-	heard := verdict{connected: true, seen: true}
+	heard := agentState{connected: true, seen: true}
 	tests := map[string]struct {
 		acceptance  v1alpha1.Acceptance
 		namespace   namespaceState
-		heard       verdict
+		heard       agentState
 		agent       []metav1.Condition
 		annotations map[string]string
 		accepted    string
@@ -37,7 +37,7 @@ func TestReportSumsUp(t *testing.T) {
 			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied, frozen: v1alpha1.ReasonDenied,
 		},
 		"is denied, and its agent has fallen silent": {
-			acceptance: v1alpha1.AcceptanceDenied, namespace: namespaceReady, heard: verdict{seen: true}, agent: []metav1.Condition{reachable},
+			acceptance: v1alpha1.AcceptanceDenied, namespace: namespaceReady, heard: agentState{seen: true}, agent: []metav1.Condition{reachable},
 			accepted: v1alpha1.ReasonDenied, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDenied, frozen: v1alpha1.ReasonDenied,
 		},
 		"finds its namespace taken": {
@@ -46,7 +46,17 @@ func TestReportSumsUp(t *testing.T) {
 		},
 		"finds its namespace going": {
 			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceDeleting,
-			accepted: v1alpha1.ReasonDeleting, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonDeleting,
+			accepted: v1alpha1.ReasonNamespaceDeleting, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonNamespaceDeleting,
+		},
+		"finds its namespace going, and its agent was at work": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceDeleting, heard: agentState{seen: true}, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonNamespaceDeleting, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonNamespaceDeleting,
+			frozen: v1alpha1.ReasonNamespaceDeleting,
+		},
+		"finds its namespace taken, and its agent was at work": {
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceForeign, heard: agentState{seen: true}, agent: []metav1.Condition{reachable},
+			accepted: v1alpha1.ReasonNamespaceConflict, ready: metav1.ConditionFalse, readyReason: v1alpha1.ReasonNamespaceConflict,
+			frozen: v1alpha1.ReasonNamespaceConflict,
 		},
 		"waits for its agent": {
 			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady,
@@ -57,11 +67,11 @@ func TestReportSumsUp(t *testing.T) {
 			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionTrue, readyReason: v1alpha1.ReasonReady,
 		},
 		"has a silent agent: frozen, and Ready is Unknown, not False": {
-			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: verdict{seen: true}, agent: []metav1.Condition{reachable},
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: agentState{seen: true}, agent: []metav1.Condition{reachable},
 			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionUnknown, readyReason: v1alpha1.ReasonLeaseExpired, frozen: v1alpha1.ReasonAgentSilent,
 		},
 		"has a silent agent that said bad things before": {
-			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: verdict{seen: true},
+			acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: agentState{seen: true},
 			agent:    []metav1.Condition{condition(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)},
 			accepted: v1alpha1.ReasonAccepted, ready: metav1.ConditionUnknown, readyReason: v1alpha1.ReasonLeaseExpired, frozen: v1alpha1.ReasonAgentSilent,
 		},

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -38,7 +38,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&corev1.ServiceAccount{}, ofLabel).
 		Watches(&coordinationv1.Lease{}, c.leases()).
 		WatchesRawSource(source.Func(c.silences)).
-		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(wake.MachineCounts())).
+		WatchesRawSource(source.Func(c.repairs)).
+		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(predicates.MachineCounts())).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {
@@ -49,13 +50,13 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	if name := object.GetLabels()[v1alpha1.ClusterNameLabel]; name != "" {
-		return []reconcile.Request{wake.Request("", name)}
+		return []reconcile.Request{predicates.Request("", name)}
 	}
 	return nil
 }
 
 func named(_ context.Context, namespace client.Object) []reconcile.Request {
-	return []reconcile.Request{wake.Request("", namespace.GetName())}
+	return []reconcile.Request{predicates.Request("", namespace.GetName())}
 }
 
 // orphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does
@@ -85,25 +86,38 @@ func (c *Controller) leases() handler.EventHandler {
 			c.Agents.Forget(lease.Namespace)
 		}
 		if news {
-			q.Add(wake.Request("", lease.Namespace))
+			q.Add(predicates.Request("", lease.Namespace))
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(e.Object, e.IsInInitialList, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { note(e.ObjectNew, false, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			if e.Object.GetName() == v1alpha1.AgentLeaseName {
+				c.heartbeats.gone(e.Object.GetNamespace())
+			}
+		},
 	}
 }
 
 // silences wakes a Cluster when its agent has fallen silent.
 func (c *Controller) silences(ctx context.Context, q queue) error {
-	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(wake.Request("", cluster)) })
+	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(predicates.Request("", cluster)) })
+	return nil
+}
+
+// repairs wakes a Cluster when an object of it cannot be decoded, or can be again.
+func (c *Controller) repairs(_ context.Context, q queue) error {
+	if c.Undecodable != nil {
+		c.Undecodable.Notify(func(namespace string) { q.Add(predicates.Request("", namespace)) })
+	}
 	return nil
 }
 
 // counted wakes a Cluster for its Machines, many changes at once.
 func counted() handler.EventHandler {
 	wakeLater := func(machine client.Object, q queue) {
-		q.AddAfter(wake.Request("", machine.GetNamespace()), pace.Interval)
+		q.AddAfter(predicates.Request("", machine.GetNamespace()), statusthrottle.Interval)
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wakeLater(e.Object, q) },

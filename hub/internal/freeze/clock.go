@@ -14,12 +14,15 @@ import (
 const maxFreezes = 32
 
 // Clock is that of a cluster's Machines. It stands still while the cluster is frozen, and goes on from there after the
-// thaw: a Machine that nobody sees does not become available by the passing of time.
+// thaw: a Machine whose state is not known does not become available by the passing of time. The times of the Machines
+// are those of their agent's clock, and are compared with the hub's by what the two differ.
 type Clock struct {
 	// Stands: the cluster is frozen.
 	Stands bool
 	now    time.Time
 	over   []v1alpha1.Freeze
+	// ahead is how far the agent's clock is ahead of the hub's.
+	ahead time.Duration
 }
 
 // ClockOf is what the clock of cluster shows at now. One that does not exist has never been frozen.
@@ -29,6 +32,9 @@ func ClockOf(cluster *v1alpha1.Cluster, now time.Time) *Clock {
 		return clock
 	}
 	clock.over = cluster.Status.Freezes
+	if skew := cluster.Status.ClockSkew; skew != nil {
+		clock.ahead = skew.Duration
+	}
 	if frozen := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.FrozenCondition); isFrozen(frozen) {
 		clock.Stands = true
 		if frozen.LastTransitionTime.Time.Before(now) {
@@ -43,11 +49,12 @@ func (c *Clock) At(now time.Time) *Clock {
 	if c.Stands {
 		return c
 	}
-	return &Clock{now: now, over: c.over}
+	return &Clock{now: now, over: c.over, ahead: c.ahead}
 }
 
-// Sub is the time since then without what was frozen.
+// Sub is the time since then, by the agent's clock, without what was frozen.
 func (c *Clock) Sub(since time.Time) time.Duration {
+	since = since.Add(-c.ahead)
 	var passed time.Duration
 	for _, freeze := range c.over {
 		if freeze.Since.After(c.now) {
@@ -61,9 +68,9 @@ func (c *Clock) Sub(since time.Time) time.Duration {
 	return passed + max(c.now.Sub(since), 0)
 }
 
-// Note makes verdict the Frozen condition of cluster. With a thaw it enters the freeze that is over: one write has both,
+// RecordOnCluster makes verdict the Frozen condition of cluster. With a thaw it enters the freeze that is over: one write has both,
 // so that no crash can lose it.
-func Note(cluster *v1alpha1.Cluster, verdict Verdict, now time.Time) {
+func RecordOnCluster(cluster *v1alpha1.Cluster, verdict Verdict, now time.Time) {
 	status := &cluster.Status
 	before := meta.FindStatusCondition(status.Conditions, v1alpha1.FrozenCondition).DeepCopy()
 	if !conditions.Set(&status.Conditions, verdict.Condition(cluster.Generation), now) || !isFrozen(before) {

@@ -56,7 +56,7 @@ func TestTheClockGoesOnWhereItStood(t *testing.T) {
 		verdict Verdict
 		at      time.Time
 	}{{well, at(0)}, {silent, at(10)}, {silent, at(30)}, {well, at(130)}, {well, at(131)}, {silent, at(140)}, {well, at(150)}} {
-		Note(cluster, turn.verdict, turn.at)
+		RecordOnCluster(cluster, turn.verdict, turn.at)
 	}
 	for name, test := range map[string]struct {
 		ready, now, want int
@@ -79,11 +79,11 @@ func TestTheClockGoesOnWhereItStood(t *testing.T) {
 
 func TestAFreezeOfAMomentIsNoShorterThanItWas(t *testing.T) {
 	cluster := &v1alpha1.Cluster{}
-	Note(cluster, well, noon)
-	Note(cluster, silent, noon.Add(10*time.Second+300*time.Millisecond))
-	Note(cluster, well, noon.Add(10*time.Second+900*time.Millisecond))
-	Note(cluster, silent, noon.Add(10*time.Second+950*time.Millisecond))
-	Note(cluster, well, noon.Add(10*time.Second+990*time.Millisecond))
+	RecordOnCluster(cluster, well, noon)
+	RecordOnCluster(cluster, silent, noon.Add(10*time.Second+300*time.Millisecond))
+	RecordOnCluster(cluster, well, noon.Add(10*time.Second+900*time.Millisecond))
+	RecordOnCluster(cluster, silent, noon.Add(10*time.Second+950*time.Millisecond))
+	RecordOnCluster(cluster, well, noon.Add(10*time.Second+990*time.Millisecond))
 	if got := len(cluster.Status.Freezes); got != 1 {
 		t.Errorf("%d freezes in one second, want 1", got)
 	}
@@ -132,7 +132,7 @@ func (h *history) turn() {
 			h.first = h.now.Truncate(time.Second)
 		}
 	}
-	Note(h.cluster, verdict, h.now)
+	RecordOnCluster(h.cluster, verdict, h.now)
 }
 
 // restart leaves of the hub what the API server has.
@@ -149,7 +149,7 @@ func (h *history) restart(t *rapid.T) {
 
 func drawHistory(t *rapid.T, turns int, check func(*history)) {
 	h := &history{cluster: &v1alpha1.Cluster{}, now: noon}
-	Note(h.cluster, well, h.now)
+	RecordOnCluster(h.cluster, well, h.now)
 	h.ready()
 	for range turns {
 		for range rapid.IntRange(1, 3).Draw(t, "steps") {
@@ -195,7 +195,7 @@ func TestNoFrozenTimeIsServedAndNoneThatWasServedIsLost(t *testing.T) {
 	})
 }
 
-// With more freezes than can be kept, those that waited amid the oldest wait for longer, and nobody else.
+// With more freezes than can be kept, those that waited amid the oldest wait for longer, and no others.
 func TestManyFreezesAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		turns := rapid.IntRange(2*maxFreezes, 4*maxFreezes).Draw(t, "turns")
@@ -217,4 +217,24 @@ func TestManyFreezesAreBounded(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The times of Machines are those of their agent's clock, those of freezes are the hub's.
+func TestTheClockIsCorrectedByTheSkew(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"behind": -5 * time.Minute, "the same": 0, "ahead": 5 * time.Minute} {
+		cluster := &v1alpha1.Cluster{}
+		if ahead != 0 {
+			cluster.Status.ClockSkew = &metav1.Duration{Duration: ahead}
+		}
+		RecordOnCluster(cluster, silent, noon.Add(10*time.Minute))
+		RecordOnCluster(cluster, well, noon.Add(20*time.Minute))
+		ready := noon.Add(5 * time.Minute).Add(ahead) // By the agent's clock.
+		clock := ClockOf(cluster, noon.Add(30*time.Minute))
+		if got, want := clock.Sub(ready), 15*time.Minute; got != want {
+			t.Errorf("%s: it shows %s, want %s", name, got, want)
+		}
+		if got, want := clock.At(noon.Add(40*time.Minute)).Sub(ready), 25*time.Minute; got != want {
+			t.Errorf("%s: later it shows %s, want %s", name, got, want)
+		}
+	}
 }

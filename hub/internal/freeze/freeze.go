@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
 // Verdict says whether something is frozen, and why. The zero value is not frozen.
@@ -143,6 +145,17 @@ func notAccepted(cluster *v1alpha1.Cluster) Verdict {
 	return Verdict{}
 }
 
+// Blind tells whether a freeze for reason means that the state of the cluster's Machines is not known: all that is known
+// of them is what was told last.
+func Blind(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonAgentSilent, v1alpha1.ReasonStarting, v1alpha1.ReasonHubUnreachable, v1alpha1.ReasonHostUnreachable,
+		v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonTargetUnreachable, v1alpha1.ReasonRelisting:
+		return true
+	}
+	return false
+}
+
 // OfDenial is the freeze of a cluster that a user has denied.
 func OfDenial(cluster *v1alpha1.Cluster) Verdict {
 	if cluster.Spec.Acceptance != v1alpha1.AcceptanceDenied {
@@ -150,6 +163,15 @@ func OfDenial(cluster *v1alpha1.Cluster) Verdict {
 	}
 	return Verdict{Frozen: true, Reason: v1alpha1.ReasonDenied, Message: fmt.Sprintf(
 		"Cluster %s is denied: set its spec.acceptance to Accepted to go on", cluster.Name)}
+}
+
+// OfDecoding is the freeze by an object that cannot be decoded, so that what it asks for is not known.
+func OfDecoding(object client.Object) Verdict {
+	err := undecodable.Check(object)
+	if err == nil {
+		return Verdict{}
+	}
+	return Verdict{Frozen: true, Reason: v1alpha1.ReasonUndecodable, Message: err.Error()}
 }
 
 // OfCondition is the Frozen condition of an object of that kind. One that is Unknown freezes too.

@@ -20,7 +20,7 @@ func TestLabel(t *testing.T) {
 		want   string
 	}{
 		"frozen":                    {metav1.ConditionTrue, v1alpha1.ReasonAgentSilent, "AgentSilent"},
-		"nobody knows":              {metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "Unknown"},
+		"not known":                 {metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "Unknown"},
 		"not frozen":                {metav1.ConditionFalse, v1alpha1.ReasonNotFrozen, ""},
 		"an agent's own reason":     {metav1.ConditionTrue, "Odd:reason", "Frozen"},
 		"an agent's endless reason": {metav1.ConditionTrue, strings.Repeat("x", 1000), "Frozen"},
@@ -75,7 +75,7 @@ func TestOfCluster(t *testing.T) {
 			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceDenied }, annotate},
 			v1alpha1.ReasonDenied,
 		},
-		"nobody has accepted it": {
+		"not accepted": {
 			[]func(*v1alpha1.Cluster){func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptancePending }},
 			v1alpha1.ReasonAwaitingAcceptance,
 		},
@@ -95,7 +95,7 @@ func TestOfCluster(t *testing.T) {
 			[]func(*v1alpha1.Cluster){set(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)},
 			v1alpha1.ReasonAgentSilent,
 		},
-		"nobody knows": {
+		"not known": {
 			[]func(*v1alpha1.Cluster){set(v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)},
 			v1alpha1.ReasonUnknown,
 		},

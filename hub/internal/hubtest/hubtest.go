@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +22,13 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
+
+// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
+const poll = 50 * time.Millisecond
 
 // Main runs a package's tests against one API server, which it stores in environment.
 func Main(m *testing.M, environment **testenv.Environment) {
@@ -32,6 +37,7 @@ func Main(m *testing.M, environment **testenv.Environment) {
 		fmt.Fprintln(os.Stderr, "starting the API server:", err)
 		os.Exit(1)
 	}
+	gomega.SetDefaultEventuallyPollingInterval(poll)
 	*environment = started
 	code := m.Run()
 	if err := started.Stop(); err != nil {
@@ -153,7 +159,7 @@ func SetCondition(t *testing.T, c client.Client, object client.Object, list *[]m
 // Freeze lets cluster be frozen, or no longer, from now on, as the Cluster controller does it.
 func Freeze(t *testing.T, c client.Client, cluster *v1alpha1.Cluster, verdict freeze.Verdict, now time.Time) {
 	t.Helper()
-	freeze.Note(cluster, verdict, now)
+	freeze.RecordOnCluster(cluster, verdict, now)
 	if err := c.Status().Update(t.Context(), cluster); err != nil {
 		t.Fatalf("writing a freeze: %v", err)
 	}
@@ -200,6 +206,7 @@ func MarkReady(t *testing.T, c client.Client, machine *v1alpha1.Machine, ready b
 	machine.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ReadyCondition, Status: status, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.NewTime(at),
 	}}
+	conditions.ReconcileMachine(&machine.Status, machine.DeletionTimestamp != nil, at)
 	if err := c.Status().Patch(t.Context(), machine, client.MergeFrom(before)); err != nil {
 		t.Fatalf("marking a machine: %v", err)
 	}

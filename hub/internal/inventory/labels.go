@@ -46,7 +46,7 @@ func copyable(key string) bool {
 func CopyLabels(object metav1.Object, wanted map[string]string) {
 	labels, annotations := maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())
 	for key := range strings.SplitSeq(annotations[v1alpha1.CopiedLabelsAnnotation], ",") {
-		if copyable(key) { // Else somebody has written into the list what can't have been copied.
+		if copyable(key) { // Else another client has written into the list what can't have been copied.
 			delete(labels, key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // FieldManager owns what the hub writes.
@@ -25,7 +26,7 @@ func Put(ctx context.Context, c client.Client, existing, wanted client.Object, d
 	before := existing.DeepCopyObject().(client.Object)
 	if differs.Status {
 		after := wanted.DeepCopyObject().(client.Object)
-		if err := c.Status().Patch(ctx, after, Locked(before), FieldManager); err != nil {
+		if err := c.Status().Patch(ctx, after, reconciler.MergeFromWithLock(before), FieldManager); err != nil {
 			return fmt.Errorf("writing status of %T %s: %w", wanted, wanted.GetName(), err)
 		}
 		before.SetResourceVersion(after.GetResourceVersion())
@@ -35,7 +36,7 @@ func Put(ctx context.Context, c client.Client, existing, wanted client.Object, d
 	}
 	after := wanted.DeepCopyObject().(client.Object)
 	after.SetResourceVersion(before.GetResourceVersion())
-	if err := c.Patch(ctx, after, Locked(before), FieldManager); err != nil {
+	if err := c.Patch(ctx, after, reconciler.MergeFromWithLock(before), FieldManager); err != nil {
 		return fmt.Errorf("writing %T %s: %w", wanted, wanted.GetName(), err)
 	}
 	return nil
@@ -62,12 +63,6 @@ func Remove(ctx context.Context, c client.Client, picture client.Object, wanted 
 
 func unchanged(uid types.UID, version string) client.Preconditions {
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}
-}
-
-// Locked is a patch that the API server refuses if the object is not the one that was read: labels, taints and
-// conditions of several writers meet in it.
-func Locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 // IgnoreGone drops the error of an object, or of a whole kind, that is gone or about to go.

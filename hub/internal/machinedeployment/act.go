@@ -16,7 +16,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // actError is a change of a MachineSet that the API server refused.
@@ -32,7 +33,7 @@ func (e *actError) Unwrap() error { return e.err }
 const livePage = 500
 
 // act decides once more, now on live reads, and carries that out. Every write has an optimistic lock, so a
-// set that somebody changes meanwhile is left alone; the first refused write ends the attempt, because what
+// set that another client changes meanwhile is left alone; the first refused write ends the attempt, because what
 // follows was decided together with it. worked is what was known of the sets before.
 func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64) error {
 	// From the reads on which the decision rests to its last write.
@@ -71,7 +72,7 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 }
 
 // observeLive reads all that deployment's next step rests on from the API server, at once: every step of a rollout waits
-// for it. It also returns the Machines. Nil is a deployment that is gone, another object, or another will; its event is on
+// for it. It also returns the Machines. It returns nil if the deployment is gone, was made anew, or has another spec now; its event is on
 // the way.
 func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, []*v1alpha1.Machine, error) {
 	var s *scope
@@ -80,14 +81,14 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) {
 		defer close(seen)
-		s, err = c.seeLive(ctx, deployment, worked, now)
+		s, err = c.newLiveScope(ctx, deployment, worked, now)
 		return err
 	})
 	reads.Go(func() error {
-		return tally.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
+		return machinestate.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
 			if <-seen; s != nil {
 				s.add(machine)
-				machine.ManagedFields = nil // Nobody needs them, and they are nearly half of it.
+				machine.ManagedFields = nil // They are not needed, and they are nearly half of it.
 				machines = append(machines, machine)
 			}
 		}, client.InNamespace(deployment.Namespace), client.Limit(livePage))
@@ -99,10 +100,10 @@ func (c *Controller) observeLive(ctx context.Context, deployment *v1alpha1.Machi
 	return s, machines, nil
 }
 
-// seeLive reads all but the Machines.
-func (c *Controller) seeLive(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, error) {
+// newLiveScope reads all but the Machines.
+func (c *Controller) newLiveScope(ctx context.Context, deployment *v1alpha1.MachineDeployment, worked map[types.UID]int64, now time.Time) (*scope, error) {
 	current := &v1alpha1.MachineDeployment{}
-	var around surroundings
+	var around related
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
 		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), current); client.IgnoreNotFound(err) != nil {
@@ -111,7 +112,7 @@ func (c *Controller) seeLive(ctx context.Context, deployment *v1alpha1.MachineDe
 		return nil
 	})
 	reads.Go(func() (err error) {
-		around, err = look(ctx, c.Live, deployment)
+		around, err = listRelated(ctx, c.Live, deployment)
 		return err
 	})
 	if err := reads.Wait(); err != nil {
@@ -120,7 +121,7 @@ func (c *Controller) seeLive(ctx context.Context, deployment *v1alpha1.MachineDe
 	if current.UID != deployment.UID || current.Generation != deployment.Generation {
 		return nil, nil
 	}
-	return c.see(current, around, worked, now)
+	return c.newScope(current, around, worked, now)
 }
 
 func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
@@ -141,7 +142,11 @@ func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
 func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
 	for _, change := range d.changes {
 		if err := c.patch(ctx, change.before, change.after); err != nil {
-			return fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
+			err = fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
+			if apierrors.IsConflict(err) {
+				return err
+			}
+			return &actError{v1alpha1.ReasonMachineUpdateFailed, err}
 		}
 		if by := change.by(); by != 0 && len(d.Settle) == 0 {
 			setsScaled.WithLabelValues(s.deployment.Spec.ClusterName).Inc()
@@ -200,7 +205,7 @@ func (c *Controller) resolve(ctx context.Context, s *scope, wanted *v1alpha1.Mac
 
 func newSet(s *scope, d decision) *v1alpha1.MachineSet {
 	deployment := s.deployment
-	template := deployment.Spec.Template.DeepCopy()
+	template := new(s.template()).DeepCopy()
 	selector := maps.Clone(deployment.Spec.Selector.MatchLabels)
 	selector[v1alpha1.MachineTemplateHashLabel] = s.hash
 	template.Metadata.Labels[v1alpha1.MachineTemplateHashLabel] = s.hash
@@ -254,7 +259,7 @@ func (c *Controller) number(ctx context.Context, s *scope, d decision) error {
 }
 
 func (c *Controller) patch(ctx context.Context, before, after client.Object) error {
-	return c.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return c.Client.Patch(ctx, after, reconciler.MergeFromWithLock(before))
 }
 
 func ownerReference(deployment *v1alpha1.MachineDeployment) metav1.OwnerReference {

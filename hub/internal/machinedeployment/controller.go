@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/freeze/label"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -54,11 +54,13 @@ type Deps struct {
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
 type Controller struct {
 	Deps
-	started time.Time
-	pacer   pace.Pacer
-	steps   gathering
-	refused refusals
-	surges  *surges
+	started  time.Time
+	throttle statusthrottle.Throttle
+	steps    stepBatcher
+	refused  refusals
+	// milestones are what the progress deadline is measured by.
+	milestones milestones
+	surges     *surges
 }
 
 // New returns a Controller.
@@ -80,18 +82,18 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	before := deployment.Status.DeepCopy()
 	now := c.Clock.Now()
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
-	c.surges.attend(deployment)
-	around, err := look(ctx, c.Client, deployment)
+	c.surges.register(deployment)
+	around, err := listRelated(ctx, c.Client, deployment)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
 	worked := c.worked(around.sets)
-	s, err := c.see(deployment, around, worked, now)
+	s, err := c.newScope(deployment, around, worked, now)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
 	// Nothing changes a Machine, so the cache need not copy them.
-	err = tally.Each(ctx, c.Client, s.add, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	err = machinestate.Each(ctx, c.Client, s.add, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return reconciler.Next{}, err
 	}
@@ -101,13 +103,13 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	retry, refused := c.refused.wait(deployment.UID, now)
 	d := decide(s)
 	if s.heldBy = d.HeldBy; d.empty() && !d.Held {
-		c.surges.leave(client.ObjectKeyFromObject(deployment))
+		c.surges.unregister(client.ObjectKeyFromObject(deployment))
 	}
 	if d.empty() {
-		c.gather(s, now)
+		c.trackStep(s, now)
 	} else {
-		if wait := c.hold(s, d, retry, now); wait > 0 {
-			next = next.Sooner(wait)
+		if wait := c.stepDelay(s, d, retry, now); wait > 0 {
+			next = next.NoLaterThan(wait)
 		} else {
 			c.steps.end(deployment.UID)
 			actErr = c.act(ctx, deployment, worked)
@@ -115,34 +117,35 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 		s.renumbered = d.number
 	}
 	report(s, cmp.Or(actErr, refused), now)
-	next = next.Sooner(c.reportProgress(s, before, now))
-	actErr = errors.Join(actErr, label.Write(ctx, c.Client, deployment, deployment.Status.Conditions))
+	next = next.NoLaterThan(c.reportProgress(s, before, now))
+	actErr = errors.Join(actErr, freeze.WriteLabel(ctx, c.Client, deployment, deployment.Status.Conditions))
 	if !equality.Semantic.DeepEqual(before, &deployment.Status) {
-		wait := c.space(before, deployment, now)
+		wait := c.statusDelay(before, deployment, now)
 		next.DeferStatus = wait > 0
-		next = next.Sooner(wait)
+		next = next.NoLaterThan(wait)
 	}
 	if !next.DeferStatus {
-		c.tellProgress(deployment, before)
+		c.emitProgress(deployment, before)
+		c.emitLeftBehind(s, before)
 	}
 	return next, actErr
 }
 
-// space returns how long a changed status has to wait; 0 means that it is written now. What is frozen rolls nothing out,
-// and somebody may be waiting to read what still freezes it.
-func (c *Controller) space(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment, now time.Time) time.Duration {
+// statusDelay returns how long a changed status has to wait; 0 means that it is written now. What is frozen rolls nothing out,
+// and a user may be waiting to read what still freezes it.
+func (c *Controller) statusDelay(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.MachineDeployment, now time.Time) time.Duration {
 	hurry := urgent(before, deployment)
 	if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {
-		return c.pacer.Wait(deployment.UID, hurry, now)
+		return c.throttle.Delay(deployment.UID, hurry, now)
 	}
-	return c.pacer.Ease(deployment.UID, hurry, countsPace, now)
+	return c.throttle.BackoffDelay(deployment.UID, hurry, countsInterval, now)
 }
 
-// countsPace is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
-var countsPace = pace.Bounds{First: 2 * pace.Interval, Longest: 6 * pace.Interval}
+// countsInterval is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
+var countsInterval = statusthrottle.Bounds{First: 2 * statusthrottle.Interval, Longest: 6 * statusthrottle.Interval}
 
-// gather takes in that there is nothing to do now: while sets still have to work on the last step, the next one begins.
-func (c *Controller) gather(s *scope, now time.Time) {
+// trackStep takes in that there is nothing to do now: while sets still have to work on the last step, the next one begins.
+func (c *Controller) trackStep(s *scope, now time.Time) {
 	if slices.Contains(slices.Collect(maps.Values(s.unseen)), true) {
 		c.steps.begin(s.deployment.UID, now)
 	} else {
@@ -150,17 +153,16 @@ func (c *Controller) gather(s *scope, now time.Time) {
 	}
 }
 
-// hold returns how long a step has to wait; 0 means that it is to be taken now. What answers a user never waits, a
+// stepDelay returns how long a step has to wait; 0 means that it is to be taken now. What answers a user never waits, a
 // transfer waits for its retry, and a small step of a rollout for more.
-func (c *Controller) hold(s *scope, d decision, retry time.Duration, now time.Time) time.Duration {
+func (c *Controller) stepDelay(s *scope, d decision, retry time.Duration, now time.Time) time.Duration {
 	switch {
 	case s.deployment.Status.ObservedGeneration != s.deployment.Generation:
 		return 0
 	case len(d.Move) > 0 || d.Remove != nil:
 		return retry
 	case !d.onlyScales(), s.deployment.Spec.Strategy.Type == v1alpha1.OnDelete, s.deployment.Spec.Strategy.Type == v1alpha1.InPlace:
-		// With the latter two, an old set that has lost a Machine has to lose its place too before the Machine is gone:
-		// else the set makes another of its own template.
+		// With the latter two, a step answers a Machine that was lost or that a user deleted. Nothing is gathered for it.
 		return 0
 	}
 	size := 0

@@ -20,11 +20,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 var environment *testenv.Environment
@@ -150,7 +150,7 @@ func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 func (f *fixture) settle(check func()) {
 	f.t.Helper()
 	for range 100 {
-		f.clock.SetTime(f.clock.Now().Add(pace.Longest))
+		f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
 		f.reconcile()
 		check()
 		f.reconcileSets()
@@ -263,39 +263,6 @@ func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
 		versions = append(versions, set.Spec.Template.Spec.Versions.Kubelet)
 	}
 	f.Expect(versions).To(Equal([]string{"v1.36.4", "v1.36.5"}))
-}
-
-func TestAdoptsASetOfItsTemplateOnly(t *testing.T) {
-	f := newFixture(t, 2, nil)
-	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
-		set := &v1alpha1.MachineSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Labels: labels},
-			Spec: v1alpha1.MachineSetSpec{
-				ClusterName: f.cluster.Name, Replicas: new(int32(1)),
-				Selector: f.deployment.Spec.Selector, Template: *f.deployment.Spec.Template.DeepCopy(),
-			},
-		}
-		set.Spec.Template.Spec.Versions.Kubelet = version
-		hubtest.Create(t, f.direct, set)
-		return set
-	}
-	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
-	orphan("other-template", "v1.20.0", map[string]string{"app": "x"})
-	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
-	f.reconcile()
-	f.reconcileSets()
-	f.reconcile()
-	var owned []string
-	for _, set := range f.list() {
-		if metav1.IsControlledBy(&set, f.deployment) {
-			owned = append(owned, set.Name)
-		}
-	}
-	f.Expect(owned).To(Equal([]string{same.Name}))
-	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(same), same)).To(Succeed())
-	f.Expect(same.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
-	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
-	f.Expect(same.Annotations).To(HaveKeyWithValue(v1alpha1.AutoscalerRevisionAnnotation, "1"))
 }
 
 func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {

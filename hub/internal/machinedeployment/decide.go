@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 )
 
 // decision is what to do for one deployment.
@@ -111,17 +112,25 @@ func (s *scope) wanted(set *v1alpha1.MachineSet, d decision) *v1alpha1.MachineSe
 		setRevision(&wanted.ObjectMeta, d.revision)
 		// Sets of older templates keep theirs until their Machines are gone: what they have is what was tried
 		// together, and what a rollback goes back to is made up to date then.
-		wanted.Spec.Template = plan.Propagate(set.Spec.Template, spec.Template, set.Spec.Selector.MatchLabels)
+		wanted.Spec.Template = plan.Propagate(set.Spec.Template, s.template(), set.Spec.Selector.MatchLabels)
 	} else if s.machines[set.UID].Total > 0 {
 		// All but timeouts, which say how long a Machine is waited for on its way out: what holds a rollout up can be cut
 		// short in the deployment.
 		wanted.Spec.Template.Spec.Timeouts = spec.Template.Spec.Timeouts.DeepCopy()
 	}
-	// A set without Machines has nothing to grow from; it learns the number when it is used again.
-	if setReplicas(wanted) > 0 {
+	// A set without Machines has nothing to grow from; it learns the number when it is used again. While the plan waits
+	// for something, the number stays: else a change of replicas that comes meanwhile would not be seen.
+	if d.Sized && setReplicas(wanted) > 0 {
 		annotate(&wanted.ObjectMeta, v1alpha1.DesiredReplicasAnnotation, strconv.Itoa(replicas(s.deployment)))
 	}
 	return wanted
+}
+
+// template is the deployment's without what no Machine can have.
+func (s *scope) template() v1alpha1.MachineTemplate {
+	template := s.deployment.Spec.Template
+	template.Metadata, _ = machinesets.Usable(template.Metadata)
+	return template
 }
 
 func sameSet(a, b *v1alpha1.MachineSet) bool {

@@ -8,39 +8,39 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
 )
 
-func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) notice.Event {
-	return notice.Normal("MachineSetCreated", "Create", fmt.Sprintf(
+func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) eventrecorder.Event {
+	return eventrecorder.Normal("MachineSetCreated", "Create", fmt.Sprintf(
 		"Created MachineSet %s with %d replicas (%s)", set.Name, p.NewReplicas, p.Why)).With(aboutSet(set))
 }
 
-func scaledEvent(c change, why string) notice.Event {
+func scaledEvent(c change, why string) eventrecorder.Event {
 	reason := "MachineSetScaledUp"
 	if c.by() < 0 {
 		reason = "MachineSetScaledDown"
 	}
-	return notice.Normal(reason, "Scale", fmt.Sprintf(
+	return eventrecorder.Normal(reason, "Scale", fmt.Sprintf(
 		"Scaled MachineSet %s from %d to %d (%s)", c.after.Name, setReplicas(c.before), setReplicas(c.after), why)).With(aboutSet(c.after))
 }
 
-func adoptedEvent(set *v1alpha1.MachineSet) notice.Event {
-	return notice.Normal("MachineSetAdopted", "Adopt", "Adopted MachineSet "+set.Name).With(aboutSet(set))
+func adoptedEvent(set *v1alpha1.MachineSet) eventrecorder.Event {
+	return eventrecorder.Normal("MachineSetAdopted", "Adopt", "Adopted MachineSet "+set.Name).With(aboutSet(set))
 }
 
-func collisionEvent(set *v1alpha1.MachineSet) notice.Event {
-	return notice.Warning("TemplateHashCollision", "Create", fmt.Sprintf(
+func collisionEvent(set *v1alpha1.MachineSet) eventrecorder.Event {
+	return eventrecorder.Warning("TemplateHashCollision", "Create", fmt.Sprintf(
 		"MachineSet %s has the name but not the template of the one to be made: taking another name", set.Name)).With(aboutSet(set))
 }
 
-func failedEvent(err error) notice.Event {
-	return notice.Warning("RolloutFailed", "Reconcile", err.Error())
+func failedEvent(err error) eventrecorder.Event {
+	return eventrecorder.Warning("RolloutFailed", "Reconcile", err.Error())
 }
 
 // rolloutEvent tells of a new revision and its set; one whose template is that of an older revision is told as that.
-func rolloutEvent(s *scope, d decision) notice.Event {
+func rolloutEvent(s *scope, d decision) eventrecorder.Event {
 	note := fmt.Sprintf("Rolling out revision %d with strategy %s", d.revision, s.deployment.Spec.Strategy.Type)
 	if d.renewed > 0 {
 		note = fmt.Sprintf("Going back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
@@ -48,58 +48,58 @@ func rolloutEvent(s *scope, d decision) notice.Event {
 	if s.current != nil {
 		note += ", to MachineSet " + s.current.Name
 	}
-	return notice.Normal("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
+	return eventrecorder.Normal("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
 }
 
 // progressEvent tells of a turn of the Progressing condition; nil if there is nothing to tell.
-func progressEvent(before, after *metav1.Condition) *notice.Event {
+func progressEvent(before, after *metav1.Condition) *eventrecorder.Event {
 	if before == nil || before.Reason == after.Reason {
 		return nil
 	}
 	switch after.Reason {
 	case v1alpha1.ReasonNewMachineSetAvailable:
-		return new(notice.Normal("RolloutCompleted", "Rollout", "All machines have the current template and are available"))
+		return new(eventrecorder.Normal("RolloutCompleted", "Rollout", "All machines have the current template and are available"))
 	case v1alpha1.ReasonPaused:
-		return new(notice.Normal("RolloutPaused", "Rollout", after.Message))
+		return new(eventrecorder.Normal("RolloutPaused", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingRequest:
-		return new(notice.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
+		return new(eventrecorder.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingSurge:
-		return new(notice.Normal("RolloutAwaitsSurge", "Rollout", after.Message))
+		return new(eventrecorder.Normal("RolloutAwaitsSurge", "Rollout", after.Message))
 	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion:
-		return new(notice.Warning(after.Reason, "Rollout", after.Message))
+		return new(eventrecorder.Warning(after.Reason, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {
-		return new(notice.Normal("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))
+		return new(eventrecorder.Normal("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))
 	}
 	return nil
 }
 
-func frozenEvent(condition metav1.Condition) notice.Event {
+func frozenEvent(condition metav1.Condition) eventrecorder.Event {
 	if condition.Status == metav1.ConditionTrue {
-		return notice.Warning("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
+		return eventrecorder.Warning("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
 	}
-	return notice.Normal("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
+	return eventrecorder.Normal("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
 }
 
-func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) notice.Event {
-	return notice.Normal("InPlaceUpdateStarted", "Update", fmt.Sprintf(
+func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) eventrecorder.Event {
+	return eventrecorder.Normal("InPlaceUpdateStarted", "Update", fmt.Sprintf(
 		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: named(machine)})
 }
 
-func replacedEvent(namespace string, pick plan.Pick) notice.Event {
-	return notice.Normal("MachineReplaced", "Delete", fmt.Sprintf(
+func replacedEvent(namespace string, pick plan.Pick) eventrecorder.Event {
+	return eventrecorder.Normal("MachineReplaced", "Delete", fmt.Sprintf(
 		"Deleted Machine %s: its provider cannot update it in place, so MachineSet %s makes another", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
-func removedEvent(namespace string, pick plan.Pick) notice.Event {
-	return notice.Normal("MachineRemoved", "Delete", fmt.Sprintf(
+func removedEvent(namespace string, pick plan.Pick) eventrecorder.Event {
+	return eventrecorder.Normal("MachineRemoved", "Delete", fmt.Sprintf(
 		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
 // emit sends an event about a deployment. Events that have reason and related object in common are one event with a
 // count: of each set's scaling there is one, of each Machine's update another. They are counted as one only if they
 // regard equal references, so without a resource version.
-func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e notice.Event) {
+func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e eventrecorder.Event) {
 	e.Send(recorder, &v1alpha1.MachineDeployment{ObjectMeta: named(deployment)})
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -90,7 +90,7 @@ func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 			hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now())
 		}
 	}
-	// look lets both controllers work, and returns when the deployment wants to be asked again at the latest.
+	// listRelated lets both controllers work, and returns when the deployment wants to be asked again at the latest.
 	look := func(going int) time.Duration {
 		t.Helper()
 		var next time.Duration
@@ -308,7 +308,8 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 	}
 }
 
-// A rollout's counts are written every ten seconds or less often: whoever ends one freeze of two must not wait that long.
+// A rollout's counts are written every ten seconds or less often: a user who ends one freeze of two must not wait that
+// long.
 func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.reconcile()
@@ -326,7 +327,7 @@ func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		delete(deployment.Annotations, v1alpha1.FreezeAnnotation)
 	})
-	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 }

@@ -61,6 +61,6 @@ func TestAMachineKeepsWhatAPersonSetOnItWhenItIsUpdatedInPlace(t *testing.T) {
 	hand(machine, source, target, 2)
 	g.Expect(machine.Spec.Versions.Kubelet).To(Equal("v1.37.0"))
 	g.Expect(machine.Spec.ProviderConfig.Provider).To(Equal("other"))
-	g.Expect(machine.Spec.Timeouts.Health.Duration).To(Equal(2*time.Hour), "nobody has set it on the machine")
+	g.Expect(machine.Spec.Timeouts.Health.Duration).To(Equal(2*time.Hour), "no user has set it on the machine")
 	g.Expect(machine.Spec.Timeouts.Drain.Duration).To(Equal(time.Minute), "a person's")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
 )
 
 // scope is all that one reconciliation knows.
@@ -32,48 +32,50 @@ type scope struct {
 	// sets are those that the deployment owns, oldest first; current is the one of its template, if there is.
 	sets    []*v1alpha1.MachineSet
 	current *v1alpha1.MachineSet
-	// orphans are sets without owner that have the deployment's template and match its selector.
+	// orphans are sets that no controller owns and the deployment's selector matches: it adopts them.
 	orphans []*v1alpha1.MachineSet
+	// leftovers are sets that no controller owns, which carry the deployment's name and do not match its selector.
+	leftovers []*v1alpha1.MachineSet
+	// others are the sets of the namespace that are neither the deployment's nor its orphans.
+	others map[types.UID]bool
 	// hash names the template.
 	hash string
-	// machines are those of each set, strays those of the deployment whose set is gone; counts has all of them.
-	machines map[types.UID]*members
-	strays   members
-	counts   tally.Counts
+	// machines are those of each set and orphan, ownerless those of the deployment whose set does not exist; counts has all
+	// of them.
+	machines  map[types.UID]*members
+	ownerless members
+	counts    machinestate.Counts
 	// peers share the deployment's surge.
 	peers peers
 	// unseen are the sets whose present spec their controller may still have to work on.
 	unseen map[types.UID]bool
 	// renumbered: the template has got another revision in this reconciliation.
 	renumbered bool
+	// undecodable freezes the deployment while one of its sets, or of the deployments that share its surge, is not known.
+	undecodable freeze.Verdict
 	// heldBy are the peers for which all that is left of the rollout waits.
 	heldBy []string
 }
 
 // members are the Machines of one set.
 type members struct {
-	tally.Counts
+	machinestate.Counts
 	facts []plan.Machine
 	// failed are those that have failed and are not being deleted.
-	failed []failure
+	failed []machinestate.Failure
 }
 
-// failure says why a Machine failed.
-type failure struct {
-	machine, reason, message string
-}
-
-// surroundings are what there is beside a deployment and its Machines. A cluster that is not there is nil.
-type surroundings struct {
+// related are what there is beside a deployment and its Machines. A cluster that is not there is nil.
+type related struct {
 	cluster *v1alpha1.Cluster
 	// deployments are those of the namespace, if there is a surge to be shared with them.
 	deployments []v1alpha1.MachineDeployment
 	sets        []v1alpha1.MachineSet
 }
 
-// look reads the surroundings of deployment, all at once: every step of a rollout waits for it.
-func look(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (surroundings, error) {
-	var around surroundings
+// listRelated reads what is related to deployment, all at once: every step of a rollout waits for it.
+func listRelated(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (related, error) {
+	var around related
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
 		cluster, name := &v1alpha1.Cluster{}, deployment.Spec.ClusterName
@@ -107,11 +109,14 @@ func look(ctx context.Context, reader client.Reader, deployment *v1alpha1.Machin
 	return around, err
 }
 
-// see takes in all of deployment but its Machines, which are added to what it returns. worked tells on which generation of
+// newScope takes in all of deployment but its Machines, which are added to what it returns. worked tells on which generation of
 // each set its controller had worked before the Machines were read: what it does from there on may not be among them.
-func (c *Controller) see(deployment *v1alpha1.MachineDeployment, around surroundings, worked map[types.UID]int64, now time.Time) (*scope, error) {
-	s := &scope{deployment: deployment, clock: freeze.ClockOf(around.cluster, now), machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}}
-	c.seeCluster(s, around.cluster)
+func (c *Controller) newScope(deployment *v1alpha1.MachineDeployment, around related, worked map[types.UID]int64, now time.Time) (*scope, error) {
+	s := &scope{
+		deployment: deployment, clock: freeze.ClockOf(around.cluster, now),
+		machines: map[types.UID]*members{}, unseen: map[types.UID]bool{}, others: map[types.UID]bool{},
+	}
+	c.addCluster(s, around.cluster)
 	var err error
 	var collisions int32
 	if deployment.Status.CollisionCount != nil {
@@ -120,8 +125,13 @@ func (c *Controller) see(deployment *v1alpha1.MachineDeployment, around surround
 	if s.hash, err = plan.Hash(deployment.Spec.Template, collisions); err != nil {
 		return nil, err
 	}
-	s.seePeers(around.deployments)
-	if err := s.seeSets(around.sets); err != nil {
+	for i := range around.deployments {
+		if around.deployments[i].NotDecoded() != "" {
+			s.undecodable = freeze.OfDecoding(&around.deployments[i]) // It may be of the group.
+		}
+	}
+	s.addPeers(around.deployments)
+	if err := s.addSets(around.sets); err != nil {
 		return nil, err
 	}
 	for _, set := range s.sets {
@@ -138,7 +148,7 @@ func (c *Controller) count(s *scope) {
 	if s.clock.Stands {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the deployment.
 	}
-	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet())
+	s.frozen = freeze.All(s.overshoot(c.Safety), s.frozen, s.heldSet(), s.undecodable)
 }
 
 // heldSet freezes the deployment as long as a person has frozen one of its sets: its steps take Machines of them all.
@@ -171,7 +181,7 @@ func (c *Controller) worked(sets []v1alpha1.MachineSet) map[types.UID]int64 {
 	return generations
 }
 
-func (s *scope) seeSets(sets []v1alpha1.MachineSet) error {
+func (s *scope) addSets(sets []v1alpha1.MachineSet) error {
 	slices.SortFunc(sets, func(a, b v1alpha1.MachineSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -180,24 +190,39 @@ func (s *scope) seeSets(sets []v1alpha1.MachineSet) error {
 		set := &sets[i]
 		controller := metav1.GetControllerOf(set)
 		owned := controller != nil && controller.UID == s.deployment.UID
-		if !owned && (controller != nil || set.DeletionTimestamp != nil || !selector.Matches(labels.Set(set.Labels))) {
-			s.peers.addSet(set, controller)
-			continue
-		}
-		same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
+		orphan := controller == nil && set.DeletionTimestamp == nil && selector.Matches(labels.Set(set.Labels))
 		switch {
-		case err != nil:
-			return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
-		case !owned && same:
-			s.orphans = append(s.orphans, set)
+		case (owned || orphan) && set.NotDecoded() != "":
+			s.undecodable = freeze.OfDecoding(set)
+			s.machines[set.UID] = &members{} // They count.
 		case owned:
-			s.sets = append(s.sets, set)
-			s.machines[set.UID] = &members{}
-			// Of several with this template, which only somebody else can have made, the oldest one stays.
-			if same && s.current == nil && set.DeletionTimestamp == nil {
-				s.current = set
+			if err := s.addOwnedSet(set); err != nil {
+				return err
 			}
+		case orphan:
+			s.orphans = append(s.orphans, set)
+			s.machines[set.UID] = &members{}
+		default:
+			s.others[set.UID] = true
+			if controller == nil && set.Labels[v1alpha1.MachineDeploymentNameLabel] == s.deployment.Name {
+				s.leftovers = append(s.leftovers, set)
+			}
+			s.peers.addSet(set, controller)
 		}
+	}
+	return nil
+}
+
+func (s *scope) addOwnedSet(set *v1alpha1.MachineSet) error {
+	same, err := plan.SameTemplate(set.Spec.Template, s.deployment.Spec.Template)
+	if err != nil {
+		return fmt.Errorf("comparing machine set %s: %w", set.Name, err)
+	}
+	s.sets = append(s.sets, set)
+	s.machines[set.UID] = &members{}
+	// Of several sets with this template, which only a user can have made, the oldest one stays.
+	if same && s.current == nil && set.DeletionTimestamp == nil {
+		s.current = set
 	}
 	return nil
 }
@@ -210,27 +235,29 @@ func (s *scope) add(machine *v1alpha1.Machine) {
 	}
 	owner, owned := s.machines[controller.UID]
 	if !owned {
-		if machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
-			s.peers.addMachine(machine, controller.UID)
+		if s.others[controller.UID] || machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
+			s.peers.addMachine(machine, controller.UID, s.others[controller.UID])
 			return
 		}
-		owner = &s.strays
+		owner = &s.ownerless
 	}
-	state := tally.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
+	state := machinestate.Of(machine, time.Duration(s.deployment.Spec.MinReadySeconds)*time.Second, s.clock)
 	owner.Add(state)
 	s.counts.Add(state)
 	if state.Failed && !state.Deleting {
-		owner.failed = append(owner.failed, failure{machine.Name, machine.Status.ErrorReason, machine.Status.ErrorMessage})
+		owner.failed = append(owner.failed, machinestate.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
 	}
 	owner.facts = append(owner.facts, plan.Machine{
-		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, Deleting: state.Deleting,
-		Ready: state.Ready, Available: state.Available, Marked: state.Marked, Priority: state.Priority,
+		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
+		// One that cannot be decoded takes up its place, and like one that is being deleted it is never chosen for anything.
+		Deleting: state.Deleting || machine.NotDecoded() != "",
+		Ready:    state.Ready, Available: state.Available, Marked: state.Marked, Priority: state.Priority,
 		Update: state.Update, Requested: state.Requested,
 	})
 }
 
-// seeCluster finds out whether anything freezes the deployment, itself or its cluster, and which kubelets that allows.
-func (c *Controller) seeCluster(s *scope, cluster *v1alpha1.Cluster) {
+// addCluster finds out whether anything freezes the deployment, itself or its cluster, and which kubelets that allows.
+func (c *Controller) addCluster(s *scope, cluster *v1alpha1.Cluster) {
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineDeployment", s.deployment),
 		freeze.OfCluster(s.deployment.Spec.ClusterName, s.deployment.Namespace, cluster),
@@ -241,7 +268,7 @@ func (c *Controller) seeCluster(s *scope, cluster *v1alpha1.Cluster) {
 	}
 }
 
-// refused says why the agent would refuse new Machines of template; empty if it would not, or nobody knows.
+// refused says why the agent would refuse new Machines of template; empty if it would not, or if that is not known.
 func (s *scope) refused(template v1alpha1.MachineTemplate) string {
 	return v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, s.kubernetes, template.Metadata.Annotations)
 }
@@ -257,7 +284,7 @@ func (s *scope) input() plan.Input {
 		facts := plan.Set{
 			Name: set.Name, Created: set.CreationTimestamp.Time, Replicas: setReplicas(set),
 			Unseen:   s.unseen[set.UID],
-			Priority: tally.Priority(set.Spec.Template.Metadata.Annotations),
+			Priority: machinestate.Priority(set.Spec.Template.Metadata.Annotations),
 			SizedFor: sizedFor(set), Locked: locked(set), Machines: s.machines[set.UID].facts,
 			Refused: s.refused(set.Spec.Template) != "",
 		}
@@ -270,9 +297,9 @@ func (s *scope) input() plan.Input {
 			in.Old = append(in.Old, facts)
 		}
 	}
-	// Machines whose set is gone still take up room until they are gone too.
-	if len(s.strays.facts) > 0 {
-		in.Old = append(in.Old, plan.Set{Machines: s.strays.facts})
+	// Machines whose set does not exist take up room until they are gone too.
+	if len(s.ownerless.facts) > 0 {
+		in.Old = append(in.Old, plan.Set{Machines: s.ownerless.facts})
 	}
 	return in
 }

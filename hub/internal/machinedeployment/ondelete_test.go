@@ -8,7 +8,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// A Machine that somebody deletes may be gone within a moment, and its set would make another of the old template.
+// A Machine that a user deletes may be gone within a moment, and its set would make another of the old template.
 func TestADeletedMachineLosesItsPlaceInTheOldSetAtOnce(t *testing.T) {
 	for name, strategy := range map[string]v1alpha1.MachineDeploymentStrategy{
 		"OnDelete": {Type: v1alpha1.OnDelete},

@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -121,11 +121,11 @@ func (p *pools) get(name string) *v1alpha1.MachineDeployment {
 }
 
 func (p *pools) work(name string) error {
-	_, err := p.runner.Reconcile(p.t.Context(), wake.Request(p.cluster.Name, name))
+	_, err := p.runner.Reconcile(p.t.Context(), predicates.Request(p.cluster.Name, name))
 	return err
 }
 
-// look lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
+// listRelated lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
 func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
 	p.t.Helper()
 	p.clock.SetTime(p.clock.Now().Add(wait))
@@ -134,7 +134,7 @@ func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
 	return meta.FindStatusCondition(p.get(name).Status.Conditions, v1alpha1.ProgressingCondition)
 }
 
-// settle lets everybody work with fresh caches until nothing is written any more.
+// settle runs all reconcilers with fresh caches until nothing is written any more.
 func (p *pools) settle(check func()) {
 	p.t.Helper()
 	quiet := 0

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // startGrace is how long a hub that has just started declares no rollout late: while none ran, none could go on.
@@ -21,10 +22,14 @@ const startGrace = time.Minute
 // apps/v1; when the deployment thaws, it moves on by the time that it was frozen, which the condition Frozen tells;
 // when the rollout goes on after a pause, or gets surge that others had, it starts anew. With the other reasons it is the
 // time of the transition.
-func progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
+func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
 	condition := progress(s, before)
+	condition.Message = s.withLeftBehind(condition.Message)
 	condition.Type, condition.ObservedGeneration = v1alpha1.ProgressingCondition, s.deployment.Generation
 	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	// A status that waits to be written may have to tell of progress that an earlier reconciliation saw.
+	progressed := c.milestones.record(s, now)
+	seen := metav1.NewTime(progressed.Truncate(time.Second))
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	switch {
 	case old == nil:
@@ -32,11 +37,18 @@ func progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Ti
 		if old.Status == condition.Status {
 			condition.LastTransitionTime = old.LastTransitionTime
 		}
-	case s.renumbered || progressed(before, &s.deployment.Status):
+	case progressed.Equal(now):
 	case old.Reason == v1alpha1.ReasonProgressDeadlineExceeded:
-		return late(condition, *old.DeepCopy())
+		if !old.LastTransitionTime.Before(&seen) {
+			return late(condition, *old.DeepCopy())
+		}
+		condition.LastTransitionTime = seen
 	case old.Reason == v1alpha1.ReasonRollingOut:
-		condition.LastTransitionTime = thawed(s, before, old.LastTransitionTime, condition.LastTransitionTime)
+		since := old.LastTransitionTime
+		if since.Before(&seen) {
+			since = seen
+		}
+		condition.LastTransitionTime = thawed(s, before, since, condition.LastTransitionTime)
 	}
 	return condition
 }
@@ -60,8 +72,8 @@ func thawed(s *scope, before *v1alpha1.MachineDeploymentStatus, old, now metav1.
 	return metav1.NewTime(old.Add(now.Sub(since.Time)))
 }
 
-// judge turns condition False when the rollout is late, and returns the time until it would be.
-func (c *Controller) judge(s *scope, condition *metav1.Condition, now time.Time) time.Duration {
+// updateProgressing turns condition False when the rollout is late, and returns the time until it would be.
+func (c *Controller) updateProgressing(s *scope, condition *metav1.Condition, now time.Time) time.Duration {
 	limit := s.deployment.Spec.ProgressDeadlineSeconds
 	if condition.Reason != v1alpha1.ReasonRollingOut || s.frozen.Frozen || limit == nil {
 		return 0
@@ -105,7 +117,7 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	case len(s.heldBy) > 0:
 		condition.Reason = v1alpha1.ReasonAwaitingSurge
 		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, and this one waits for it",
-			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), notice.Few(s.heldBy))
+			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), eventrecorder.Few(s.heldBy))
 	default:
 		condition.Reason = v1alpha1.ReasonRollingOut
 		condition.Message = standing(s)
@@ -149,16 +161,16 @@ func standing(s *scope) string {
 	if len(failed) == 0 {
 		return text
 	}
-	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, notice.Few(slices.Sorted(slices.Values(failed))))
+	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, eventrecorder.Few(slices.Sorted(slices.Values(failed))))
 }
 
 // failures tells how many Machines failed, and why the first of them did: mostly it is the same with all.
-func failures(failed []failure) string {
+func failures(failed []machinestate.Failure) string {
 	if len(failed) == 0 {
 		return ""
 	}
-	first := slices.MinFunc(failed, func(a, b failure) int { return cmp.Compare(a.machine, b.machine) })
-	return fmt.Sprintf("; %d failed, %s for the reason %s: %s", len(failed), first.machine, first.reason, first.message)
+	first := slices.MinFunc(failed, func(a, b machinestate.Failure) int { return cmp.Compare(a.Machine, b.Machine) })
+	return fmt.Sprintf("; %d failed, %s for the reason %s: %s", len(failed), first.Machine, first.Reason, first.Message)
 }
 
 // byRequest tells whether users choose the next Machine.
@@ -169,18 +181,11 @@ func request(deployment *v1alpha1.MachineDeployment) string {
 	strategy := deployment.Spec.Strategy
 	switch {
 	case strategy.Type == v1alpha1.OnDelete:
-		return "each of the others is replaced when somebody deletes it"
+		return "each of the others is replaced when a user deletes it"
 	case strategy.Type == v1alpha1.InPlace && strategy.InPlace != nil && strategy.InPlace.Trigger == v1alpha1.InPlaceManual:
 		return fmt.Sprintf("each of the others is updated when it has the label %s=true", v1alpha1.UpdateInPlaceLabel)
 	}
 	return ""
-}
-
-// progressed tells, as apps/v1 does, whether there is more of what is wanted, or less of what is to go.
-func progressed(before, after *v1alpha1.MachineDeploymentStatus) bool {
-	return after.UpdatedReplicas > before.UpdatedReplicas ||
-		after.Replicas-after.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
-		after.ReadyReplicas > before.ReadyReplicas || after.AvailableReplicas > before.AvailableReplicas
 }
 
 // put stores condition as it is.

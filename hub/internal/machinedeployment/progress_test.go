@@ -12,7 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -28,7 +28,7 @@ func stuckRollout(t *testing.T, deadline int32) *fixture {
 		f.reconcileSets()
 	}
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2, 1}))
-	f.Expect(f.after(countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut), "the counts are written now")
+	f.Expect(f.after(countsInterval.First)).To(Equal(v1alpha1.ReasonRollingOut), "the counts are written now")
 	return f
 }
 
@@ -78,7 +78,7 @@ func TestProgressStartsTheDeadlineAnew(t *testing.T) {
 		}
 	}
 	f.Expect(f.after(time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
-	f.Expect(f.after(countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(countsInterval.First)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.after(500 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.after(200 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
 }
@@ -167,7 +167,7 @@ func TestProgressSaysWhyNewMachinesFailed(t *testing.T) {
 		machine.Status.ErrorMessage = "no MachineClass small: create it"
 		f.Expect(f.direct.Status().Update(t.Context(), &machine)).To(Succeed())
 	}
-	f.Expect(f.after(4 * countsPace.First)).To(Equal(v1alpha1.ReasonRollingOut))
+	f.Expect(f.after(4 * countsInterval.First)).To(Equal(v1alpha1.ReasonRollingOut))
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(MatchRegexp(
 		`^1 of 2 machines have the current template; 1 failed, pool-\S+ for the reason MachineClassNotFound: no MachineClass small: create it$`))
 }
@@ -177,15 +177,37 @@ func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 	f.settle(func() {})
 	victim := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
-	f.Expect(f.after(4*countsPace.First)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
+	f.Expect(f.after(4*countsInterval.First)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
 	status := f.refresh().Status
 	f.Expect([]int32{status.Replicas, status.TerminatingReplicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).
 		To(Equal([]int32{2, 1, 1, 1, 1}))
 	f.reconcileSets()
-	f.clock.SetTime(f.clock.Now().Add(pace.Longest))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
 	f.reconcileSets()
 	set := f.list()[0].Status
 	f.Expect([]int32{set.Replicas, set.TerminatingReplicas, set.ReadyReplicas, set.AvailableReplicas}).To(Equal([]int32{2, 1, 1, 1}))
 	f.settle(func() {})
 	f.Expect(f.refresh().Status.TerminatingReplicas).To(BeZero())
+}
+
+// With the default timeouts a new Machine fails and is replaced before the deadline, again and again: that is no progress.
+func TestAMachineThatFailsOverAndOverIsNoProgress(t *testing.T) {
+	f := stuckRollout(t, 1800)
+	for range 2 {
+		for _, machine := range f.machines() {
+			if machine.Spec.Versions.Kubelet == "v1.37.0" {
+				f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
+			}
+		}
+		f.after(countsInterval.Longest)
+		f.Expect(f.refresh().Status.UpdatedReplicas).To(BeZero(), "the status tells that it goes")
+		hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
+		f.reconcileSets()
+		f.after(countsInterval.Longest)
+		f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(1), "the next one is there")
+		f.Expect(f.after(700 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
+	}
+	f.Expect(f.after(400 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
+	f.settle(func() {})
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -39,8 +42,8 @@ func report(s *scope, actErr error, now time.Time) {
 // the status that is stored.
 func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) time.Duration {
 	status := &s.deployment.Status
-	progress := progressing(s, before, now)
-	next := c.judge(s, &progress, now)
+	progress := c.progressing(s, before, now)
+	next := c.updateProgressing(s, &progress, now)
 	put(&status.Conditions, progress)
 	if !s.frozen.Passing {
 		frozen := s.frozen.Condition(s.deployment.Generation)
@@ -49,11 +52,25 @@ func (c *Controller) reportProgress(s *scope, before *v1alpha1.MachineDeployment
 			emit(c.Recorder, s.deployment, frozenEvent(frozen))
 		}
 	}
+	conclude(s, now)
 	return next
 }
 
-// tellProgress sends an event when the status, which is about to be stored, says something else of the rollout than before.
-func (c *Controller) tellProgress(deployment *v1alpha1.MachineDeployment, before *v1alpha1.MachineDeploymentStatus) {
+// conclude computes Ready, Reconciling and Stalled from all the rest of the status.
+func conclude(s *scope, now time.Time) {
+	list := &s.deployment.Status.Conditions
+	facts := machinestate.ReadyFacts{
+		Deleting: s.deployment.DeletionTimestamp != nil, Replicas: replicas(s.deployment), Counts: s.counts,
+		Progressing: meta.FindStatusCondition(*list, v1alpha1.ProgressingCondition),
+	}
+	if s.current != nil {
+		facts.Failed = s.machines[s.current.UID].failed
+	}
+	machinestate.SetReadyConditions(list, facts, s.deployment.Generation, now)
+}
+
+// emitProgress sends an event when the status, which is about to be stored, says something else of the rollout than before.
+func (c *Controller) emitProgress(deployment *v1alpha1.MachineDeployment, before *v1alpha1.MachineDeploymentStatus) {
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ProgressingCondition)
 	now := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ProgressingCondition)
 	if told := progressEvent(old, now); told != nil {
@@ -106,6 +123,11 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
 		return condition
 	}
+	if _, problems := machinesets.Usable(s.deployment.Spec.Template.Metadata); len(problems) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
+		condition.Message = "spec.template." + eventrecorder.Few(problems)
+		return condition
+	}
 	for _, set := range s.sets {
 		failure := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ReplicaFailureCondition)
 		if failure != nil && failure.Status == metav1.ConditionTrue {
@@ -154,7 +176,7 @@ func urgent(before *v1alpha1.MachineDeploymentStatus, deployment *v1alpha1.Machi
 	}
 	for _, condition := range after.Conditions {
 		old := meta.FindStatusCondition(before.Conditions, condition.Type)
-		if old == nil || old.Status != condition.Status || old.Reason != condition.Reason && !takesTurns(old.Reason, condition.Reason) {
+		if machinestate.ConditionTurned(before.Conditions, condition) && !(old != nil && old.Status == condition.Status && takesTurns(old.Reason, condition.Reason)) {
 			return true
 		}
 	}

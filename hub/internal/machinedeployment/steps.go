@@ -14,15 +14,15 @@ const gatherTime = 50 * time.Millisecond
 // gatherMemory is how long the beginning of a step is remembered that is not taken.
 const gatherMemory = time.Minute
 
-// gathering remembers since when each deployment has had a step to take. The zero value is ready for use.
-type gathering struct {
+// stepBatcher remembers since when each deployment has had a step to take. The zero value is ready for use.
+type stepBatcher struct {
 	mu    sync.Mutex
 	since map[types.UID]time.Time
 }
 
 // begin takes in that deployment waits for something else before its next step, such as for what its sets still have to
 // do. What comes up or goes meanwhile is gathered by that wait.
-func (g *gathering) begin(deployment types.UID, now time.Time) {
+func (g *stepBatcher) begin(deployment types.UID, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, found := g.since[deployment]; !found {
@@ -31,13 +31,13 @@ func (g *gathering) begin(deployment types.UID, now time.Time) {
 }
 
 // end takes in that deployment takes its step now, or has none to take.
-func (g *gathering) end(deployment types.UID) {
+func (g *stepBatcher) end(deployment types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.since, deployment)
 }
 
-func (g *gathering) note(deployment types.UID, now time.Time) {
+func (g *stepBatcher) note(deployment types.UID, now time.Time) {
 	if g.since == nil {
 		g.since = map[types.UID]time.Time{}
 	}
@@ -46,7 +46,7 @@ func (g *gathering) note(deployment types.UID, now time.Time) {
 
 // wait returns how long a step has to wait; 0 means that it is to be taken now.
 // A whole step, to which nothing could be added, never waits.
-func (g *gathering) wait(deployment types.UID, whole bool, now time.Time) time.Duration {
+func (g *stepBatcher) wait(deployment types.UID, whole bool, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid, since := range g.since {

@@ -11,7 +11,7 @@ import (
 func TestGathering(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var all gathering
+	var all stepBatcher
 	g.Expect(all.wait("a", true, now)).To(BeZero(), "a whole step waits for nothing")
 	g.Expect(all.wait("a", false, now)).To(Equal(gatherTime))
 	g.Expect(all.wait("b", false, now.Add(gatherTime/2))).To(Equal(gatherTime), "each deployment for itself")

@@ -35,10 +35,10 @@ func (s *surges) lock(deployment *v1alpha1.MachineDeployment) (unlock func()) {
 	return func() { _ = s.locks.UnlockKey(key) } // Its error is always nil.
 }
 
-// attend lets deployment be woken by what others give back, if it shares a surge.
-func (s *surges) attend(deployment *v1alpha1.MachineDeployment) {
+// register lets deployment be woken by what others give back, if it shares a surge.
+func (s *surges) register(deployment *v1alpha1.MachineDeployment) {
 	if deployment.Spec.Strategy.SurgeGroup() == "" {
-		s.leave(client.ObjectKeyFromObject(deployment))
+		s.unregister(client.ObjectKeyFromObject(deployment))
 		return
 	}
 	s.mu.Lock()
@@ -49,8 +49,8 @@ func (s *surges) attend(deployment *v1alpha1.MachineDeployment) {
 	s.waiting[deployment.Namespace][deployment.Name] = true
 }
 
-// leave ends that.
-func (s *surges) leave(deployment client.ObjectKey) {
+// unregister ends that.
+func (s *surges) unregister(deployment client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting[deployment.Namespace], deployment.Name)

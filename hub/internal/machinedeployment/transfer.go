@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // transfer hands Machines of old sets over to the current one, whose template their agent then brings about in
@@ -54,7 +54,7 @@ func (c *Controller) moveAll(ctx context.Context, s *scope, d decision) error {
 	return nil
 }
 
-// lock keeps set's controller from creating and deleting. The resource version tells that nobody has changed the
+// lock keeps set's controller from creating and deleting. The resource version tells that no client has changed the
 // set since it was read.
 func (c *Controller) lock(ctx context.Context, set *v1alpha1.MachineSet, revision int64) error {
 	before := set.DeepCopy()
@@ -73,7 +73,7 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 	}
 	minReady := time.Duration(s.deployment.Spec.MinReadySeconds) * time.Second
 	if machine.UID != pick.UID || machine.DeletionTimestamp != nil || !metav1.IsControlledBy(machine, source) ||
-		tally.Of(machine, minReady, s.clock.At(c.Clock.Now())).Available && !pick.Available {
+		machinestate.Of(machine, minReady, s.clock.At(c.Clock.Now())).Available && !pick.Available {
 		return nil
 	}
 	before := machine.DeepCopy()
@@ -89,7 +89,7 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 }
 
 // hand changes all of machine that says to which set it belongs, and gives it that set's template,
-// beside what somebody has set on this Machine.
+// beside what a user has set on this Machine.
 func hand(machine *v1alpha1.Machine, source, target *v1alpha1.MachineSet, revision int64) {
 	for i, owner := range machine.OwnerReferences {
 		if owner.UID == source.UID {
@@ -113,7 +113,9 @@ func (c *Controller) remove(ctx context.Context, s *scope, d decision) error {
 		return err
 	}
 	err := c.deleteMachine(ctx, s, *d.Remove)
-	c.refused.add(s.deployment.UID, err, c.Clock.Now())
+	if !apierrors.IsConflict(err) {
+		c.refused.add(s.deployment.UID, err, c.Clock.Now())
+	}
 	if err != nil {
 		return err
 	}
@@ -135,12 +137,16 @@ func (c *Controller) replace(ctx context.Context, s *scope, d decision) error {
 func (c *Controller) deleteMachine(ctx context.Context, s *scope, pick plan.Pick) error {
 	machine := &v1alpha1.Machine{}
 	machine.Namespace, machine.Name = s.deployment.Namespace, pick.Name
-	// The UID keeps another Machine of the same name safe.
-	err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &pick.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machine %s: %w", pick.Name, err)}
+	// A Machine that has changed since it was chosen stays, and so does another one of the same name.
+	err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &pick.UID, ResourceVersion: &pick.ResourceVersion})
+	if client.IgnoreNotFound(err) == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("deleting machine %s: %w", pick.Name, err)
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	return &actError{v1alpha1.ReasonDeleteFailed, err}
 }
 
 // set is the one of that name.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -26,10 +26,10 @@ import (
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineDeployment{}).
-		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(wake.SharedSurge())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(predicates.SharedSurge())).
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
-		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(wake.MachineCounts())).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(wake.ClusterFreeze(), wake.ClusterVersion()))).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(predicates.MachineCounts())).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(predicates.ClusterFreeze(), predicates.ClusterVersion()))).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
 		WatchesRawSource(source.Channel(c.Sets.News(), handler.EnqueueRequestsFromMapFunc(c.ofSet))).
 		WithOptions(options).
@@ -42,7 +42,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 // above is the deployment of that name, of which a set or Machine has changed, and those that wait for surge of it.
 func (c *Controller) above(ctx context.Context, namespace, name string) []reconcile.Request {
-	requests := []reconcile.Request{wake.Request(namespace, name)}
+	requests := []reconcile.Request{predicates.Request(namespace, name)}
 	if !c.surges.anyBeside(namespace, name) {
 		return requests
 	}
@@ -57,7 +57,7 @@ func (c *Controller) above(ctx context.Context, namespace, name string) []reconc
 func (c *Controller) ofChangedPeer(ctx context.Context, deployment client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(deployment)
 	if err := c.Client.Get(ctx, key, &v1alpha1.MachineDeployment{}); apierrors.IsNotFound(err) {
-		c.surges.leave(key)
+		c.surges.unregister(key)
 	}
 	return c.ofPeer(ctx, deployment)
 }
@@ -73,7 +73,7 @@ func (c *Controller) ofPeer(ctx context.Context, object client.Object) []reconci
 	})
 }
 
-// ofSet is the deployment that owns a set; for an orphan, those that could adopt it.
+// ofSet is the deployment that owns a set; for an orphan, those that could adopt it, and the one whose name it carries.
 func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(set)
 	if owner != nil && owner.Kind == "MachineDeployment" {
@@ -83,7 +83,8 @@ func (c *Controller) ofSet(ctx context.Context, set client.Object) []reconcile.R
 		return nil
 	}
 	return c.in(ctx, set.GetNamespace(), func(deployment *v1alpha1.MachineDeployment) bool {
-		return labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(set.GetLabels()))
+		return set.GetLabels()[v1alpha1.MachineDeploymentNameLabel] == deployment.Name ||
+			labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(set.GetLabels()))
 	})
 }
 
@@ -117,7 +118,7 @@ func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1al
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if wanted(&list.Items[i]) {
-			requests = append(requests, wake.Request(namespace, list.Items[i].Name))
+			requests = append(requests, predicates.Request(namespace, list.Items[i].Name))
 		}
 	}
 	return requests

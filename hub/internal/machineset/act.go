@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // actError is a create or delete that the API server refused.
@@ -25,6 +29,25 @@ type actError struct {
 
 func (e *actError) Error() string { return e.err.Error() }
 func (e *actError) Unwrap() error { return e.err }
+
+const (
+	// decisionAge is how old a decision may be when it is carried out. A process that was stopped for a while, or waits for
+	// a slow API server, decides anew: the order that it had may have been taken back meanwhile.
+	decisionAge   = 5 * time.Second
+	outdatedRetry = 100 * time.Millisecond
+)
+
+// errOutdated says that a plan was not carried out to its end because it had become too old, or because a Machine has
+// changed since the plan was made.
+var errOutdated = errors.New("the decision is too old to be carried out")
+
+// current says whether what s was decided on is recent enough to act on.
+func (c *Controller) current(s *scope) error {
+	if c.Clock.Since(s.read) > decisionAge {
+		return errOutdated
+	}
+	return nil
+}
 
 // act decides once more, now on live reads, and carries that out: whatever the cache said, a set never gets
 // more Machines than replicas by creating. The live read sees only Machines that the selector matches; strangers
@@ -44,7 +67,7 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 				s.input.Machines = append(s.input.Machines, stranger)
 			}
 		}
-		c.judge(s)
+		c.checkOvershoot(s)
 	}
 	current := s.set
 	decided, carriedOut, err := c.decide(ctx, s)
@@ -85,6 +108,7 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 	}
 	var s *scope
 	var current *v1alpha1.MachineSet
+	read := c.Clock.Now()
 	reads, readCtx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) {
 		s, err = c.observe(readCtx, c.Live, set, now, func(_ context.Context, do func(*v1alpha1.Machine)) error {
@@ -102,14 +126,18 @@ func (c *Controller) observeRecent(ctx context.Context, set *v1alpha1.MachineSet
 	if err := reads.Wait(); err != nil || current == nil || current.ResourceVersion != set.ResourceVersion {
 		return nil, err
 	}
-	if c.judge(s); !plan.Decide(s.input).Scales(wanted) {
+	if c.checkOvershoot(s); !plan.Decide(s.input).Scales(wanted) {
 		return nil, nil
 	}
-	return s, nil
+	s.read, s.complete = read, true
+	if s.deployment == nil {
+		return s, nil
+	}
+	return s, c.countElsewhere(ctx, c.Live, s, false)
 }
 
-// observeLive reads the Machines of set, and what is above it, from the API server. Nil is a set that is gone, another
-// object, another will or another's, or that changes all the time; its event is on the way.
+// observeLive reads the Machines of set, its cluster and its deployment from the API server. It returns nil if the set is
+// gone, was made anew, has another spec or another owner now, or changes all the time: an event of it is on the way.
 func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) (*scope, error) {
 	for range 2 {
 		s, err := c.observe(ctx, c.Live, set, c.Clock.Now(),
@@ -117,6 +145,7 @@ func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) 
 		if err != nil {
 			return nil, err
 		}
+		s.read = c.Clock.Now()
 		current, err := c.again(ctx, set)
 		if err != nil || current == nil {
 			return nil, err
@@ -130,7 +159,7 @@ func (c *Controller) observeLive(ctx context.Context, set *v1alpha1.MachineSet) 
 }
 
 // again reads the set itself, after its Machines: had a transfer begun before that, a Machine that left would look like
-// one that was lost. Nil is a set that is gone, another object, another will or another's.
+// one that was lost. It returns nil if the set is gone, was made anew, or has another spec or another owner now.
 func (c *Controller) again(ctx context.Context, set *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
 	current := &v1alpha1.MachineSet{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), current); client.IgnoreNotFound(err) != nil {
@@ -159,11 +188,16 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	}
 	created, err := slowStart(count, s.known.brake.atOnce(c.Clock.Now()), func(i int) error {
 		machine := machines[i]
+		if err := c.current(s); err != nil {
+			return err
+		}
 		if err := c.createNamed(ctx, set, machine); err != nil {
 			return err
 		}
 		if !selector.Matches(labels.Set(machine.Labels)) {
-			return c.discard(ctx, machine)
+			if err := c.discard(ctx, selector, machine); err != nil {
+				return err
+			}
 		}
 		c.expected.expect(set.UID, machine.UID, false, c.Clock.Now())
 		return nil
@@ -172,12 +206,15 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	s.known.replacements.Made(created)
 	c.known.publish(s.known)
 	s.known.brake.count(created, now)
-	s.known.arrivals.Made(created)
+	s.known.arrivals.AddCreated(created)
 	machinesCreated.WithLabelValues(set.Spec.ClusterName).Add(float64(created))
 	s.known.made.add(created, nil, now)
 	if err == nil {
 		s.known.brake.accepted(now)
 		return nil
+	}
+	if errors.Is(err, errOutdated) {
+		return err
 	}
 	createFailures.WithLabelValues(set.Spec.ClusterName).Inc()
 	failure := &actError{v1alpha1.ReasonCreateFailed, fmt.Errorf("creating machines (%d of %d created): %w", created, count, err)}
@@ -187,11 +224,29 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 }
 
 // discard deletes a Machine again that the API server stored without the labels of its set's selector, which only
-// an admission webhook can have taken. The set would let it go and make the next one, and so on.
-func (c *Controller) discard(ctx context.Context, machine *v1alpha1.Machine) error {
+// an admission webhook can have taken. The set would let it go and make the next one, and so on. If the Machine is changed
+// meanwhile, its new labels decide: nil says that they match, so that the Machine stays.
+func (c *Controller) discard(ctx context.Context, selector labels.Selector, machine *v1alpha1.Machine) error {
+	uid := machine.UID
+	refused := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := c.Client.Delete(ctx, machine.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &machine.ResourceVersion})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if readErr := c.Live.Get(ctx, client.ObjectKeyFromObject(machine), machine); readErr != nil {
+			return readErr
+		}
+		if machine.UID == uid && selector.Matches(labels.Set(machine.Labels)) {
+			return nil
+		}
+		return err
+	})
+	if refused == nil && selector.Matches(labels.Set(machine.Labels)) {
+		return nil
+	}
 	err := fmt.Errorf("machine %s was stored without the labels of the set's selector: look for an admission webhook "+
 		"that changes labels of machines", machine.Name)
-	if refused := c.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(refused) != nil {
+	if client.IgnoreNotFound(refused) != nil {
 		return errors.Join(err, fmt.Errorf("deleting it again: %w", refused))
 	}
 	return err
@@ -202,7 +257,16 @@ func (c *Controller) delete(ctx context.Context, s *scope, victims []plan.Victim
 		return nil
 	}
 	victims = victims[:min(len(victims), creationsAtOnce)]
-	deleted, err := inParallel(len(victims), func(i int) error { return c.deleteOne(ctx, s.set, victims[i].Machine) })
+	deleted, err := inParallel(len(victims), func(i int) error {
+		if err := c.current(s); err != nil {
+			return err
+		}
+		victim := victims[i].Machine
+		if updated, found := s.outdated[victim.UID]; found {
+			victim.ResourceVersion = updated.ResourceVersion // The update was for the same version, and moved it on.
+		}
+		return outdated(c.deleteOne(ctx, s.set, victim))
+	})
 	s.known.brake.count(-deleted, c.Clock.Now())
 	machinesDeleted.WithLabelValues(s.set.Spec.ClusterName).Add(float64(deleted))
 	s.known.deleted.add(deleted, victims, c.Clock.Now())
@@ -229,12 +293,13 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 			machine.Annotations = map[string]string{}
 		}
 		machine.Annotations[v1alpha1.RemediationAnnotation] = failed[i].Reason
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := c.Client.Patch(ctx, machine, patch); err != nil {
-			return client.IgnoreNotFound(err)
+		if err := c.Client.Patch(ctx, machine, reconciler.MergeFromWithLock(before)); err != nil {
+			return outdated(client.IgnoreNotFound(err))
 		}
-		if err := c.deleteOne(ctx, s.set, failed[i].Machine); err != nil {
-			return err
+		victim := failed[i].Machine
+		victim.ResourceVersion = machine.ResourceVersion // As it is with the reason, and with the error that was just checked.
+		if err := c.deleteOne(ctx, s.set, victim); err != nil {
+			return outdated(err)
 		}
 		remediatedEvent(s.set.Name, failed[i].Why).Send(c.Recorder, machine)
 		return nil
@@ -247,11 +312,21 @@ func (c *Controller) replace(ctx context.Context, s *scope, failed []plan.Victim
 	return c.refusedDeletion(s.set, deleted, len(failed), err)
 }
 
-// deleteOne deletes one Machine; its UID keeps another one of the same name safe.
+// outdated turns a conflict into errOutdated: a Machine that has changed since it was chosen is no failure, and the set
+// decides again.
+func outdated(err error) error {
+	if apierrors.IsConflict(err) {
+		return errOutdated
+	}
+	return err
+}
+
+// deleteOne deletes one Machine if it is still what it was when it was chosen. Its UID keeps another one of the same name
+// safe.
 func (c *Controller) deleteOne(ctx context.Context, set *v1alpha1.MachineSet, victim plan.Machine) error {
 	machine := &v1alpha1.Machine{}
 	machine.Namespace, machine.Name = set.Namespace, victim.Name
-	err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &victim.UID})
+	err := c.Client.Delete(ctx, machine, client.Preconditions{UID: &victim.UID, ResourceVersion: &victim.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
@@ -260,8 +335,8 @@ func (c *Controller) deleteOne(ctx context.Context, set *v1alpha1.MachineSet, vi
 }
 
 func (c *Controller) refusedDeletion(set *v1alpha1.MachineSet, deleted, wanted int, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errOutdated) {
+		return err
 	}
 	err = &actError{v1alpha1.ReasonDeleteFailed, fmt.Errorf("deleting machines (%d of %d deleted): %w", deleted, wanted, err)}
 	failedEvent(v1alpha1.ReasonDeleteFailed, err).Send(c.Recorder, set)

@@ -24,6 +24,7 @@ func (f *fixture) ofDeployment(worked *witness.Sets, refuse *error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: f.cluster.Name, Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
+			Replicas: new(int32(1000)), // No test has its sets make more.
 		},
 	}
 	hubtest.Create(f.t, f.direct, deployment)

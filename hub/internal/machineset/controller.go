@@ -4,7 +4,6 @@ package machineset
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/freeze/label"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
 	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -56,10 +55,10 @@ type Deps struct {
 type Controller struct {
 	Deps
 	expected expectations
-	pacer    pace.Pacer
+	throttle statusthrottle.Throttle
 	known    memory
-	// replacing is held by the set of a deployment that begins to replace Machines.
-	replacing sync.Mutex
+	// replacing is held, for its deployment, by a set that begins to replace Machines.
+	replacing locks
 }
 
 // New returns a Controller.
@@ -94,45 +93,54 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	s.input.Outstanding, next.After = c.expected.outstanding(set.UID, s.input.Machines, now)
 	var actErr error
 	done := true
-	c.judge(s)
+	c.checkOvershoot(s)
 	decided := plan.Decide(s.input)
 	if !decided.Empty() {
 		done, actErr = c.act(ctx, set, s.strangers(), decided)
 	}
+	if errors.Is(actErr, errOutdated) {
+		actErr, next = nil, next.NoLaterThan(outdatedRetry)
+	}
 	s.noteArrivals()
 	c.report(s, actErr, now)
-	actErr = errors.Join(actErr, label.Write(ctx, c.Client, set, set.Status.Conditions))
+	actErr = errors.Join(actErr, freeze.WriteLabel(ctx, c.Client, set, set.Status.Conditions))
 	if done && s.input.Outstanding == 0 {
 		c.Sets.Done(set)
 	}
-	next = next.Sooner(s.counts.NextAvailable).Sooner(decided.After).Sooner(c.tell(s, now))
+	next = next.NoLaterThan(s.counts.NextAvailable).NoLaterThan(decided.After).NoLaterThan(c.emitEvents(s, now))
+	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
+		next = next.NoLaterThan(wait)
+	}
+	if s.missing() > 0 && s.known.noRoom {
+		next = next.NoLaterThan(roomRecheck)
+	}
 	if s.missing() > 0 {
-		next = next.Sooner(s.known.brake.verdict(replicas(set), now).after)
+		next = next.NoLaterThan(s.known.brake.verdict(replicas(set), now).after)
 	}
 	if !equality.Semantic.DeepEqual(before, &set.Status) {
-		wait := c.hold(before, set, actErr, now)
+		wait := c.statusDelay(before, set, actErr, now)
 		next.DeferStatus = wait > 0
-		next = next.Sooner(wait)
+		next = next.NoLaterThan(wait)
 	}
 	return next, actErr
 }
 
-// hold returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all
+// statusDelay returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all
 // the time while that rolls out, and the deployment tells the counts of all its sets together.
 //
 // It waits for no status to learn what was worked on: it has been told, or will be as soon as the cache has caught up.
-// What is frozen rolls nothing out, and somebody may be waiting to read what still freezes it.
-func (c *Controller) hold(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
+// What is frozen rolls nothing out, and a user may be waiting to read what still freezes it.
+func (c *Controller) statusDelay(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, actErr error, now time.Time) time.Duration {
 	hurry := urgent(before, set, c.Sets != nil && actErr == nil)
 	frozen := meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.FrozenCondition)
 	if frozen || metav1.GetControllerOfNoCopy(set) == nil {
-		return c.pacer.Wait(set.UID, hurry, now)
+		return c.throttle.Delay(set.UID, hurry, now)
 	}
-	return c.pacer.Ease(set.UID, hurry, ownedPace, now)
+	return c.throttle.BackoffDelay(set.UID, hurry, ownedPace, now)
 }
 
 // ownedPace is that of the counts of a set which a deployment has.
-var ownedPace = pace.Bounds{First: pace.Longest, Longest: pace.Longest}
+var ownedPace = statusthrottle.Bounds{First: statusthrottle.Longest, Longest: statusthrottle.Longest}
 
 // remember notes what the Machines show for later reconciliations.
 func (c *Controller) remember(s *scope) {
@@ -151,6 +159,10 @@ func (s *scope) strangers() []plan.Machine {
 	}
 	return strangers
 }
+
+// roomRecheck is how soon a set looks again for which its deployment had no room, if no event wakes it: the deployment
+// mostly takes the places off it.
+const roomRecheck = time.Minute
 
 // expectationTTL is how long the cache may take to show what was created or deleted. After it, the decision
 // rests on the live reads alone.

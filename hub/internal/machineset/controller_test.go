@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,11 +22,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 var environment *testenv.Environment
@@ -160,7 +161,7 @@ func TestCreatesMachinesAndThenRests(t *testing.T) {
 	}
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))
 	f.reconcile()
-	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
 	f.reconcile()
 	status := f.refresh().Status
 	f.Expect(status.Replicas).To(BeEquivalentTo(3))
@@ -178,7 +179,7 @@ func TestLiveReadsGoThroughAllPages(t *testing.T) {
 	f := newFixture(t, 5, nil)
 	f.reconcile()
 	seen := map[string]bool{}
-	f.Expect(tally.Each(t.Context(), f.direct, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
+	f.Expect(machinestate.Each(t.Context(), f.direct, func(machine *v1alpha1.Machine) { seen[machine.Name] = true },
 		client.InNamespace(f.set.Namespace), client.Limit(2))).To(Succeed())
 	f.Expect(seen).To(HaveLen(5))
 }
@@ -287,9 +288,12 @@ func TestAdoptsAndReleases(t *testing.T) {
 		Spec:       v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: f.set.Spec.Template.Spec},
 	}
 	hubtest.Create(t, f.direct, orphan)
+	// The garbage collector of this control plane deletes what has an owner that does not exist.
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "owner"}}
+	hubtest.Create(t, f.direct, owner)
 	stranger := orphan.DeepCopy()
 	stranger.Name, stranger.ResourceVersion = "stranger", ""
-	stranger.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x", Controller: new(true)}}
+	stranger.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
 	hubtest.Create(t, f.direct, stranger)
 	f.reconcile()
 	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(orphan), orphan)).To(Succeed())

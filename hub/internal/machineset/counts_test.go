@@ -10,25 +10,25 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 )
 
 func TestCountsAreWrittenTogether(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	f.reconcile()
 	f.reconcile()
-	f.clock.SetTime(f.clock.Now().Add(pace.Interval))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
 	f.reconcile()
 	machines := f.machines()
 	f.writes.Counts()
 
 	hubtest.MarkReady(t, f.direct, &machines[0], true, f.clock.Now())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval), "the last write was just now")
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval), "the last write was just now")
 	f.clock.SetTime(f.clock.Now().Add(2 * time.Second))
 	hubtest.MarkReady(t, f.direct, &machines[1], true, f.clock.Now())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval-2*time.Second), "the deadline does not move")
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval-2*time.Second), "the deadline does not move")
 	f.Expect(f.writes.Counts()).To(BeEmpty())
-	f.clock.SetTime(f.clock.Now().Add(pace.Interval - 2*time.Second))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval - 2*time.Second))
 	f.reconcile()
 	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(2))
 	hubtest.MarkReady(t, f.direct, &machines[2], true, f.clock.Now())
@@ -112,4 +112,27 @@ func TestMinReadySecondsPassWhileASetAloneIsFrozen(t *testing.T) {
 	f.pass(5 * time.Minute)
 	f.reconcile()
 	f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
+}
+
+// An agent whose clock is behind writes times at which, by the hub's clock, the Machine was not Ready yet.
+func TestMinReadySecondsAreThoseOfOneClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the agent is behind": -5 * time.Minute, "the agent is ahead": 5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, nil)
+			f.clock.SetTime(f.clock.Now().Truncate(time.Second))
+			f.update(func(set *v1alpha1.MachineSet) { set.Spec.MinReadySeconds = 300 })
+			f.cluster.Status.ClockSkew = &metav1.Duration{Duration: ahead}
+			f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
+			f.reconcile()
+			machine := f.machines()[0]
+			hubtest.MarkReady(t, f.direct, &machine, true, f.clock.Now().Add(ahead))
+			f.pass(100 * time.Second)
+			f.runner = f.another(nil) // A restart forgets nothing.
+			f.Expect(f.reconcile().RequeueAfter).To(Equal(200 * time.Second))
+			f.Expect(f.refresh().Status.AvailableReplicas).To(BeZero())
+			f.pass(200 * time.Second)
+			f.reconcile()
+			f.Expect(f.refresh().Status.AvailableReplicas).To(BeEquivalentTo(1))
+		})
+	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/pace"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -35,7 +35,7 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 		"because the agent is silent": {func(f *fixture) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
 		}, v1alpha1.ReasonAgentSilent},
-		"because nobody knows": {func(f *fixture) {
+		"because it is not known": {func(f *fixture) {
 			hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionUnknown, v1alpha1.ReasonUnknown)
 		}, v1alpha1.ReasonUnknown},
 		"because the cluster is denied": {func(f *fixture) {
@@ -56,7 +56,7 @@ func TestFrozenSetDoesNothingButReport(t *testing.T) {
 		}, v1alpha1.ReasonManualFreeze},
 		"by condition of its deployment": {func(f *fixture) {
 			f.own(nil, []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOvershoot, LastTransitionTime: metav1.Now()}})
-		}, v1alpha1.ReasonOvershoot},
+		}, v1alpha1.ReasonDeploymentOvershoot},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +89,7 @@ func (f *fixture) own(annotations map[string]string, conditions []metav1.Conditi
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool", Annotations: annotations},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			ClusterName: f.cluster.Name, Selector: f.set.Spec.Selector, Template: f.set.Spec.Template,
+			Replicas: new(int32(1000)), // No test has its sets make more.
 		},
 	}
 	hubtest.Create(f.t, f.direct, deployment)
@@ -277,7 +278,7 @@ func TestAFreezeLeavesOtherClustersAlone(t *testing.T) {
 	other.Expect(other.refresh().Labels).NotTo(HaveKey(v1alpha1.FrozenLabel))
 }
 
-// The set of a deployment writes mere counts once a minute: whoever ends one freeze of two must not wait that long.
+// The set of a deployment writes mere counts once a minute: a user who ends one freeze of two must not wait that long.
 func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.own(nil, nil)
@@ -292,8 +293,8 @@ func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
 
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
 	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(pace.Interval), "the last write was just now")
-	f.pass(pace.Interval)
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval), "the last write was just now")
+	f.pass(statusthrottle.Interval)
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))

@@ -103,6 +103,8 @@ func TestASetInTransferIsLeftAlone(t *testing.T) {
 	f.Expect(f.told()).To(BeEmpty())
 
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.Expect(f.reconcile().RequeueAfter).To(BeNumerically("<=", time.Second), "the orphan was adopted, and goes next")
+	f.pass(expectationTTL)
 	f.reconcile()
 	f.Expect(active(f.machines())).To(BeEmpty(), "the transfer is over and no machine is wanted")
 }
@@ -212,7 +214,7 @@ func TestAStaleMarkIsTakenOffAndKillsNoMachineLater(t *testing.T) {
 	f.pass(time.Hour)
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
 	f.reconcile()
-	f.Expect(f.machine(names[1]).Annotations).To(HaveKey(v1alpha1.DeleteMachineAnnotation), "nobody could act on it while frozen")
+	f.Expect(f.machine(names[1]).Annotations).To(HaveKey(v1alpha1.DeleteMachineAnnotation), "no controller could act on it while frozen")
 	f.pass(plan.MarkLifetime)
 	f.reconcile()
 	f.Expect(f.machine(names[1]).Annotations).NotTo(HaveKey(v1alpha1.DeleteMachineAnnotation))
@@ -364,7 +366,7 @@ func TestATimeoutThatAPersonSetsOnAnOwnedMachineStays(t *testing.T) {
 	f.Expect(f.machine(names[0]).Spec.UnhealthyNodeConditions).To(ConsistOf("ReadonlyFilesystem"))
 	f.Expect(drain(f.machine(names[1]))).To(Equal("3h0m0s"))
 	f.Expect(f.machine(names[1]).Spec.UnhealthyNodeConditions).To(ConsistOf("DiskPressure"), "a person's")
-	f.Expect(drain(f.machine(names[2]))).To(Equal("3h0m0s"), "nobody has touched it")
+	f.Expect(drain(f.machine(names[2]))).To(Equal("3h0m0s"), "no user has changed it")
 
 	patch(names[0], `{"spec":{"timeouts":{"drain":null}}}`)
 	patch(names[1], `{"spec":{"unhealthyNodeConditions":null}}`)

@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 )
 
-// memoryTTL is how long a set is remembered that nobody asks about. It is longer than all that is remembered.
+// memoryTTL is how long a set is remembered that is not reconciled. It is longer than all that is remembered.
 const memoryTTL = time.Hour
 
 // memory holds what the controller knows of each set from one reconciliation to the next and cannot read from the
@@ -30,18 +30,22 @@ type recollection struct {
 	going []types.UID
 	owed  int
 
+	// noRoom: the last time that the set wanted to make Machines, its deployment had no room for all of them.
+	noRoom bool
+
 	// wrote is after the last time that Machines of the set were changed.
 	wrote snapshot.Stamp
 
 	marks        marks
-	brake        brake
+	brake        failureBackoff
+	updates      failureBackoff // Of bringing Machines up to date.
 	replacements plan.Replacements
-	arrivals     overshoot.Arrivals
+	arrivals     overshoot.Tracker
 	// made and deleted are what is still to be told of.
-	made, deleted tidings
+	made, deleted emittedEvents
 }
 
-// of returns what is remembered of set, and forgets the sets that nobody has asked about for long.
+// of returns what is remembered of set, and forgets the sets that were not reconciled for long.
 func (m *memory) of(set types.UID, now time.Time) *recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +100,7 @@ type mark struct {
 	since time.Time
 }
 
-// see notes machine's mark, unless it is known.
+// newScope notes machine's mark, unless it is known.
 func (m *marks) see(machine types.UID, value string, now time.Time) time.Time {
 	if known, found := m.seen[machine]; found && known.value == value {
 		return known.since
@@ -108,7 +112,7 @@ func (m *marks) see(machine types.UID, value string, now time.Time) time.Time {
 	return now
 }
 
-// restart lets all marks count from the next look on: while a set is held, nobody can act on them.
+// restart lets all marks count from the next look on: while a set is held, no controller can act on them.
 func (m *marks) restart() { clear(m.seen) }
 
 // keep forgets the marks of all but machines.

@@ -15,8 +15,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	deployments "github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 )
 
 // livePage is how many Machines one live read asks for: it bounds the hub's memory, not the result.
@@ -34,28 +35,38 @@ type scope struct {
 	staleTransfer bool
 	input         plan.Input
 	// counts are of the Machines that the set owns.
-	counts tally.Counts
+	counts machinestate.Counts
+	// failed are those of them that have failed and are not being deleted.
+	failed []machinestate.Failure
 	// template is what the Machines are to have; outdated are those that lack something of it.
 	template plan.Template
 	outdated map[types.UID]*v1alpha1.Machine
 	known    *recollection
 	surplus  surplus
-	brake    verdict
+	brake    backoffState
 	// rollout: another set of the deployment has Machines, so that they go from one set to the other.
 	rollout bool
-	// elsewhere are the Machines that other sets of the deployment have in replacement.
+	// siblings: another set of the deployment has Machines, or is to have some.
+	siblings bool
+	// elsewhere are the Machines that other sets of the deployment have in replacement, and beside is how many Machines
+	// each of these sets has.
 	elsewhere map[types.UID]bool
+	beside    map[types.UID]int
+	// complete: all Machines of the namespace were read, those of the other sets too.
+	complete bool
+	// read is when the last of what the decision rests on was asked for.
+	read time.Time
 }
 
-// above is what there is above a set: its cluster, and the deployment that controls it. Either is nil if there is none.
-type above struct {
+// related is what there is above a set: its cluster, and the deployment that controls it. Either is nil if there is none.
+type related struct {
 	cluster    *v1alpha1.Cluster
 	deployment *v1alpha1.MachineDeployment
 }
 
-// look reads what is above set, at once: every step of a rollout waits for it.
-func look(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (above, error) {
-	var found above
+// listRelated reads what is above set, at once: every step of a rollout waits for it.
+func listRelated(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (related, error) {
+	var found related
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
 		cluster, name := &v1alpha1.Cluster{}, set.Spec.ClusterName
@@ -82,20 +93,21 @@ func machinesOf(reader client.Reader, namespace string, options ...client.ListOp
 	// Nothing changes a Machine, so a cache need not copy them.
 	options = append(options, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	return func(ctx context.Context, do func(*v1alpha1.Machine)) error {
-		return tally.Each(ctx, reader, do, options...)
+		return machinestate.Each(ctx, reader, do, options...)
 	}
 }
 
 // observe reads what is above set and its Machines, at once, and sees what counts for the set.
 func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet, now time.Time, each lister) (*scope, error) {
 	var s *scope
+	var found related
 	seen := make(chan struct{})
 	reads, ctx := errgroup.WithContext(ctx)
-	reads.Go(func() error {
+	reads.Go(func() (err error) {
 		defer close(seen)
-		found, err := look(ctx, reader, set)
+		found, err = listRelated(ctx, reader, set)
 		if err == nil {
-			s = c.see(set, found, now)
+			s = c.newScope(set, found, now)
 		}
 		return err
 	})
@@ -113,23 +125,27 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, set *v1a
 	if s.clock.Stands {
 		s.counts.NextAvailable = 0 // It stands, and the thaw wakes the set.
 	}
+	if err := s.leaveToNew(found.cluster); err != nil {
+		return nil, err
+	}
 	s.brake = s.known.brake.verdict(s.input.Replicas, now)
 	s.input.NoCreation, s.input.MostCreations = s.brake.why, s.brake.most
+	s.input.NoUpdate = s.known.updates.retryAt.After(now)
 	c.measure(s)
 	return s, nil
 }
 
-// see takes in all of set but its Machines.
-func (c *Controller) see(set *v1alpha1.MachineSet, found above, now time.Time) *scope {
+// newScope takes in all of set but its Machines.
+func (c *Controller) newScope(set *v1alpha1.MachineSet, found related, now time.Time) *scope {
 	s := &scope{
 		set: set, known: c.known.of(set.UID, now),
 		template: plan.TemplateOf(set), outdated: map[types.UID]*v1alpha1.Machine{},
 	}
 	s.input = plan.Input{
 		Now: now, Replicas: replicas(set), Deleting: set.DeletionTimestamp != nil,
-		Policy: set.Spec.DeletePolicy, Remediation: set.Spec.Remediation,
+		Policy: set.Spec.DeletePolicy, Remediation: set.Spec.Remediation, Invalid: s.template.SelectorProblem(set),
 	}
-	c.seeAbove(s, found)
+	c.addRelated(s, found)
 	if s.held() {
 		s.known.marks.restart()
 	}
@@ -147,33 +163,61 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 	if !owned && !matches {
 		return
 	}
-	state := tally.Of(machine, minReady, s.clock)
+	state := machinestate.Of(machine, minReady, s.clock)
 	facts := plan.Machine{
-		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time,
+		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
 		Owned: owned, Orphan: controller == nil, Matches: matches, Deleting: state.Deleting,
 		Priority: state.Priority, Failed: state.Failed, Reason: machine.Status.ErrorReason,
 		Replaceable: replaceable(machine), Unhealthy: unhealthy(machine),
-		Ready: state.Ready, Available: state.Available,
+		Ready: state.Ready, Available: state.Available, Undecodable: machine.NotDecoded() != "",
 	}
 	facts.Remediated, facts.Replacement = inReplacement(machine, state)
-	if value, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]; marked {
-		facts.Marked, facts.MarkSeen = true, now
-		if !s.held() {
-			facts.MarkSeen = s.known.marks.see(machine.UID, value, now)
-		}
-		facts.MarkedAt = facts.MarkSeen
-		if at, readable := plan.MarkTime(value); readable {
-			facts.MarkedAt = at
-		}
+	s.observeMark(machine, &facts, now)
+	if owned && state.Failed && !state.Deleting {
+		s.failed = append(s.failed, machinestate.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
 	}
 	if owned {
 		s.counts.Add(state)
-		if matches && !s.template.Reached(machine) {
+		if matches && !facts.Undecodable && !s.template.Reached(machine) {
 			facts.Outdated = true
 			s.outdated[machine.UID] = machine
 		}
 	}
 	s.input.Machines = append(s.input.Machines, facts)
+}
+
+// observeMark fills in the mark with which the autoscaler chooses a Machine to be deleted.
+func (s *scope) observeMark(machine *v1alpha1.Machine, facts *plan.Machine, now time.Time) {
+	value, marked := machine.Annotations[v1alpha1.DeleteMachineAnnotation]
+	if !marked {
+		return
+	}
+	facts.Marked, facts.MarkSeen = true, now
+	if !s.held() {
+		facts.MarkSeen = s.known.marks.see(machine.UID, value, now)
+	}
+	facts.MarkedAt = facts.MarkSeen
+	if at, readable := plan.MarkTime(value); readable {
+		facts.MarkedAt = at
+	}
+}
+
+// leaveToNew finds out whether the set of the deployment's current template makes what this one lacks, as the
+// deployment's planner counts on.
+func (s *scope) leaveToNew(cluster *v1alpha1.Cluster) error {
+	if s.deployment == nil || s.missing() == 0 || s.deployment.Spec.Paused || !deployments.LeavesToNew(s.deployment.Spec.Strategy) {
+		return nil
+	}
+	template := s.deployment.Spec.Template
+	if cluster != nil && v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, cluster.Status.KubernetesVersion, template.Metadata.Annotations) != "" {
+		return nil
+	}
+	same, err := deployments.SameTemplate(s.set.Spec.Template, template)
+	if err != nil {
+		return fmt.Errorf("comparing with the template of the machine deployment: %w", err)
+	}
+	s.input.LeftToNew = !same
+	return nil
 }
 
 // held tells whether the set may do nothing at all for the time being.
@@ -209,9 +253,9 @@ func comingUp(machine *v1alpha1.Machine) bool {
 	}
 }
 
-// seeAbove finds out what freezes the set, whether its deployment moves its Machines, and whether there is an agent to
-// judge them.
-func (c *Controller) seeAbove(s *scope, found above) {
+// addRelated finds out what freezes the set, whether its deployment moves its Machines, and whether there is an agent to
+// checkOvershoot them.
+func (c *Controller) addRelated(s *scope, found related) {
 	cluster, deployment := found.cluster, found.deployment
 	s.deployment, s.clock = deployment, freeze.ClockOf(cluster, s.input.Now)
 	s.frozen = freeze.First(
@@ -224,6 +268,10 @@ func (c *Controller) seeAbove(s *scope, found above) {
 			freeze.OfAnnotation("MachineDeployment", deployment),
 			freeze.OfCondition("MachineDeployment", deployment, deployment.Status.Conditions),
 		)
+		if s.frozen.Reason == v1alpha1.ReasonOvershoot {
+			// With that reason, a set would be taken for one that has far too many Machines itself.
+			s.frozen.Reason = v1alpha1.ReasonDeploymentOvershoot
+		}
 	}
 	_, transfer := s.set.Annotations[v1alpha1.TransferAnnotation]
 	s.input.Frozen = s.frozen.Frozen

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 )
 
-// surplus is what one reconciliation knows of Machines that nobody has asked for.
+// surplus is what one reconciliation knows of Machines that were not asked for.
 type surplus struct {
 	facts         overshoot.Facts
-	look, stored  overshoot.Look
+	look, stored  overshoot.Observation
 	frozen, known bool
 }
 
@@ -26,8 +26,8 @@ type surplus struct {
 func (c *Controller) measure(s *scope) {
 	over := &s.surplus
 	over.facts = overshoot.Of(s.set, s.deployment, s.counts.Active)
-	over.look = overshoot.Look{Machines: s.counts.Total, Generation: s.set.Generation}
-	over.stored = overshoot.Look{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
+	over.look = overshoot.Observation{Machines: s.counts.Total, Generation: s.set.Generation}
+	over.stored = overshoot.Observation{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
 	if s.deployment != nil {
 		over.look.Above, over.stored.Above = s.deployment.Generation, s.deployment.Status.ObservedGeneration
 	}
@@ -35,12 +35,12 @@ func (c *Controller) measure(s *scope) {
 	s.input.MostOwned = c.Safety.High(over.facts.Asked) - 1
 }
 
-// judge freezes the set if it has far too many Machines. While the cache does not show yet what the set itself has
-// made, nobody can tell what has come.
-func (c *Controller) judge(s *scope) {
+// checkOvershoot freezes the set if it has far too many Machines. While the cache does not show yet what the set itself has
+// made, it is not known what has come.
+func (c *Controller) checkOvershoot(s *scope) {
 	over := &s.surplus
 	over.known = s.input.Outstanding == 0
-	over.facts.Came = over.known && s.known.arrivals.Came(over.look, over.stored)
+	over.facts.Came = over.known && s.known.arrivals.Grown(over.look, over.stored)
 	verdict := c.Safety.Verdict(s.set.Name, over.facts)
 	over.frozen = verdict.Frozen
 	if over.frozen {
@@ -54,7 +54,7 @@ func (c *Controller) judge(s *scope) {
 func (s *scope) noteArrivals() {
 	over := &s.surplus
 	if over.known && (!over.frozen || over.facts.Frozen) {
-		s.known.arrivals.Note(over.look, over.stored)
+		s.known.arrivals.Record(over.look, over.stored)
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *Controller) sweep(ctx context.Context, q queue) error {
 // overfull returns the sets that have more Machines than replicas, or are frozen for it.
 func (c *Controller) overfull(ctx context.Context) []request {
 	machines := map[types.UID]int{}
-	err := tally.Each(ctx, c.Client, func(machine *v1alpha1.Machine) {
+	err := machinestate.Each(ctx, c.Client, func(machine *v1alpha1.Machine) {
 		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil && machine.DeletionTimestamp == nil {
 			machines[owner.UID]++
 		}
@@ -98,7 +98,7 @@ func (c *Controller) overfull(ctx context.Context) []request {
 	for i := range sets.Items {
 		set := &sets.Items[i]
 		if machines[set.UID] > replicas(set) || overshoot.Of(set, nil, 0).Frozen {
-			requests = append(requests, wake.Request(set.Namespace, set.Name))
+			requests = append(requests, predicates.Request(set.Namespace, set.Name))
 		}
 	}
 	return requests

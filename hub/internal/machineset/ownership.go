@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 const (
@@ -70,7 +71,7 @@ func (c *Controller) adopt(ctx context.Context, s *scope, orphans []plan.Machine
 		}
 		return true
 	})
-	s.known.arrivals.Made(adopted)
+	s.known.arrivals.AddCreated(adopted)
 	if adopted > 0 {
 		adoptedEvent(adopted).Send(c.Recorder, set)
 	}
@@ -112,7 +113,6 @@ func (c *Controller) change(ctx context.Context, set *v1alpha1.MachineSet, machi
 		if machine.UID != machines[i].UID || !change(machine) {
 			return nil
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return client.IgnoreNotFound(c.Client.Patch(ctx, machine, patch))
+		return client.IgnoreNotFound(c.Client.Patch(ctx, machine, reconciler.MergeFromWithLock(before)))
 	})
 }

@@ -32,7 +32,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 	f.reconcile()
 	f.Expect(asked.Load()).To(BeEquivalentTo(5))
 	f.Expect(f.owned()).To(HaveLen(3))
-	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")), "nobody need know")
+	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")), "no user needs to know")
 }
 
 func TestNamesThatAreAllTakenAreARefusal(t *testing.T) {

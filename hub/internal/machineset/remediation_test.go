@@ -96,7 +96,7 @@ func tooManyUnhealthyMachinesStopRemediation(t *testing.T) {
 	f.Expect(active(f.machines())).To(HaveLen(3))
 }
 
-// Whatever is not known to be bad, and whatever somebody else has to mend, is left alone.
+// Whatever is not known to be bad, and whatever a user has to repair, is left alone.
 func TestOnlyWhatIsKnownToHaveTimedOutIsReplaced(t *testing.T) {
 	unknown := func(f *fixture, name string) {
 		f.status(name, func(status *v1alpha1.MachineStatus) {

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/notice"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
@@ -38,21 +39,24 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 	if !s.frozen.Passing {
 		conditions.Set(&status.Conditions, s.frozen.Condition(set.Generation), now)
 	}
+	machinestate.SetReadyConditions(&status.Conditions, machinestate.ReadyFacts{
+		Deleting: set.DeletionTimestamp != nil, Replicas: replicas(set), Counts: s.counts, Failed: s.failed,
+	}, set.Generation, now)
 	for _, news := range turned(before, status) {
 		news.Send(c.Recorder, set)
 	}
 }
 
 // turned returns what to tell about conditions that have just turned bad.
-func turned(before, after *v1alpha1.MachineSetStatus) []notice.Event {
-	var news []notice.Event
+func turned(before, after *v1alpha1.MachineSetStatus) []eventrecorder.Event {
+	var news []eventrecorder.Event
 	was := func(kind, reason string) bool {
 		old := meta.FindStatusCondition(before.Conditions, kind)
 		return old != nil && old.Reason == reason
 	}
 	for _, condition := range after.Conditions {
 		switch {
-		case was(condition.Type, condition.Reason):
+		case was(condition.Type, condition.Reason), machinestate.Repeats(condition.Type):
 		case condition.Reason == v1alpha1.ReasonTooManyUnhealthy:
 			news = append(news, tooManyUnhealthyEvent(condition.Message))
 		case condition.Reason == v1alpha1.ReasonOvershoot:
@@ -61,6 +65,8 @@ func turned(before, after *v1alpha1.MachineSetStatus) []notice.Event {
 			news = append(news, overshootEndedEvent())
 		case condition.Reason == v1alpha1.ReasonTooManyCreations:
 			news = append(news, runawayEvent(condition.Message))
+		case condition.Reason == v1alpha1.ReasonInvalidSelector, condition.Reason == v1alpha1.ReasonInvalidTemplate:
+			news = append(news, invalidEvent(condition.Reason, condition.Message))
 		}
 	}
 	return news
@@ -91,6 +97,14 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	case s.missing() > 0 && s.known.brake.failure != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.brake.failure.reason
 		condition.Message = s.known.brake.failure.Error()
+	case len(s.outdated) > 0 && s.known.updates.failure != nil:
+		condition.Status, condition.Reason = metav1.ConditionTrue, s.known.updates.failure.reason
+		condition.Message = s.known.updates.failure.Error()
+	case s.input.Invalid != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, s.input.Invalid
+	case len(s.template.Problems()) > 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
+		condition.Message = "spec.template." + eventrecorder.Few(s.template.Problems())
 	case s.missing() > 0 && s.brake.runaway:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.brake.why
 	}
@@ -118,7 +132,7 @@ func remediationAllowed(s *scope) metav1.Condition {
 	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy
 	condition.Message = fmt.Sprintf("%d of %d machines unhealthy, spec.remediation.maxUnhealthy allows %d, so none is replaced: %s. "+
 		"Find out what they have in common, then delete them or raise maxUnhealthy",
-		len(unhealthy), s.counts.Total, limit, notice.Few(names))
+		len(unhealthy), s.counts.Total, limit, eventrecorder.Few(names))
 	return condition
 }
 
@@ -133,11 +147,10 @@ func urgent(before *v1alpha1.MachineSetStatus, set *v1alpha1.MachineSet, told bo
 		return true
 	}
 	for _, condition := range after.Conditions {
-		if owned && condition.Type == v1alpha1.AvailableCondition {
+		if owned && (condition.Type == v1alpha1.AvailableCondition || condition.Type == v1alpha1.ReadyCondition) {
 			continue
 		}
-		old := meta.FindStatusCondition(before.Conditions, condition.Type)
-		if old == nil || old.Status != condition.Status || old.Reason != condition.Reason {
+		if machinestate.ConditionTurned(before.Conditions, condition) {
 			return true
 		}
 	}

@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/workqueue"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // TestScars has the failures of other machine controllers that a MachineSet must not repeat; docs/edge-cases.md lists
@@ -49,9 +56,21 @@ func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
 			return refused
 		},
 	})
+	// The queue is the hub's, but for its clock: it must not drop a key however often it fails.
+	clock := testclock.NewFakeClock(time.Now())
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(reconciler.Retries(), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Clock: clock})
+	defer queue.ShutDown()
+	queue.Add(predicates.Request(f.set.Namespace, f.set.Name))
 	for range 20 {
-		_, err := f.tryReconcile()
+		request, _ := queue.Get()
+		_, err := f.runner.Reconcile(t.Context(), request)
 		f.Expect(err).To(MatchError(refused), "an error is tried again, however often")
+		queue.AddRateLimited(request)
+		queue.Done(request)
+		f.Eventually(func() int {
+			clock.Step(reconciler.LastRetry)
+			return queue.Len()
+		}).WithTimeout(time.Minute).Should(Equal(1), "the key is dropped")
 	}
 	f.runner = working
 	f.reconcile()
@@ -80,9 +99,50 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
 			})
 			f.rest()
+			later := f.later(deployment)
 			f.intrude(3)
 			f.reconcile()
 			f.overshoots(true)
+			later.intrude(6)
+			f.Expect(overfull(f)).To(ContainElements(f.set.Name, later.set.Name), "the sweep ends at no set")
+			later.reconcile()
+			later.overshoots(true)
 		})
 	}
+}
+
+// later is another set of the deployment, which all lists have after f's, at rest.
+func (f *fixture) later(deployment *v1alpha1.MachineDeployment) *fixture {
+	f.t.Helper()
+	other := &fixture{
+		WithT: f.WithT, t: f.t, direct: f.direct, cluster: f.cluster, clock: f.clock, agents: f.agents, events: f.events, runner: f.runner,
+	}
+	labels := map[string]string{"app": "x", v1alpha1.MachineTemplateHashLabel: "later"}
+	other.set = &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.set.Namespace, Name: "zzz",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))},
+		},
+		Spec: v1alpha1.MachineSetSpec{
+			ClusterName: f.cluster.Name, Replicas: new(int32(0)),
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(f.t, f.direct, other.set)
+	other.rest()
+	return other
+}
+
+// overfull are the sets of f's namespace that the sweep wakes.
+func overfull(f *fixture) []string {
+	f.t.Helper()
+	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, request := range logic.overfull(f.t.Context()) {
+		if request.Namespace == f.set.Namespace {
+			names = append(names, request.Name)
+		}
+	}
+	return names
 }

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,32 +11,81 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/tally"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 )
 
 // decide plans for s, which was read live. The sets of a deployment have its maxInFlight together, and are worked on at
 // the same time: one that wants to replace Machines counts what the others have in flight while none of them can begin.
+// The bounds of the deployment are those of all its sets, too: one that wants to make Machines counts those of the others.
 // The caller calls done when the plan is carried out.
 func (c *Controller) decide(ctx context.Context, s *scope) (decided plan.Plan, done func(), err error) {
-	decided = plan.Decide(s.input)
-	if len(decided.Replace) == 0 || s.deployment == nil {
-		return decided, func() {}, nil
+	decided, done = plan.Decide(s.input), func() {}
+	if s.deployment == nil || len(decided.Replace) == 0 && decided.Create == 0 {
+		return decided, done, nil
 	}
-	c.replacing.Lock()
-	// The selector by which s was read matches no Machine of another set.
-	if err := c.countElsewhere(ctx, c.Live, s, true); err != nil {
-		c.replacing.Unlock()
+	if len(decided.Replace) > 0 {
+		done = c.replacing.lock(s.deployment.UID)
+	}
+	if err := errors.Join(c.countBeside(ctx, s, len(decided.Replace) > 0), c.boundByDeployment(ctx, s)); err != nil {
+		done()
 		return plan.Plan{}, nil, err
 	}
-	return plan.Decide(s.input), c.replacing.Unlock, nil
+	wanted := decided.Create
+	decided = plan.Decide(s.input)
+	s.known.noRoom = decided.Create < wanted
+	return decided, done, nil
+}
+
+// countBeside counts what the other sets of the deployment have. The selector by which s was read matches none of their
+// Machines, so they are read if there may be any, or if not a single one may be missed.
+func (c *Controller) countBeside(ctx context.Context, s *scope, must bool) error {
+	if !must && !s.complete {
+		if err := c.countElsewhere(ctx, c.Client, s, false); err != nil {
+			return err
+		}
+	}
+	if must || !s.complete && s.siblings {
+		return c.countElsewhere(ctx, c.Live, s, true)
+	}
+	return nil
+}
+
+// boundByDeployment bounds what the set may make by what its deployment, as it was read live, allows all its sets
+// together. The order that the set has may be older than that: the deployment was scaled down, and its controller has not
+// taken the places off its sets yet.
+func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
+	replicas := overshoot.Replicas(s.deployment)
+	all := replicas
+	if group := s.deployment.Spec.Strategy.SurgeGroup(); group != "" {
+		list := &v1alpha1.MachineDeploymentList{}
+		if err := c.Client.List(ctx, list, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing machine deployments of surge group %s: %w", group, err)
+		}
+		for i := range list.Items {
+			if other := &list.Items[i]; other.UID != s.deployment.UID && other.Spec.Strategy.SurgeGroup() == group {
+				all += overshoot.Replicas(other)
+			}
+		}
+	}
+	surge, _ := s.deployment.Spec.Strategy.Bounds(all)
+	if replicas == 0 {
+		surge = 0
+	}
+	total := s.counts.Total
+	for _, machines := range s.beside {
+		total += machines
+	}
+	s.input.Room = new(replicas + surge - total)
+	return nil
 }
 
 // countElsewhere counts what the other sets of the deployment have in flight: what machines shows, if they are to be read,
 // and what this process remembers of Machines that are gone and have no replacement yet.
 func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s *scope, machines bool) error {
 	if machines {
-		s.elsewhere = nil
-		err := tally.Each(ctx, reader, s.addElsewhere, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy,
+		s.elsewhere, s.beside = nil, nil
+		err := machinestate.Each(ctx, reader, s.addElsewhere, client.InNamespace(s.set.Namespace), client.UnsafeDisableDeepCopy,
 			client.MatchingLabels{v1alpha1.MachineDeploymentNameLabel: s.deployment.Name}, client.Limit(livePage))
 		if err != nil {
 			return fmt.Errorf("counting the replacements of the deployment's other sets: %w", err)
@@ -47,22 +97,33 @@ func (c *Controller) countElsewhere(ctx context.Context, reader client.Reader, s
 	}
 	s.input.Elsewhere = len(s.elsewhere)
 	for i := range sets.Items {
-		if sibling := &sets.Items[i]; sibling.UID != s.set.UID && metav1.IsControlledBy(sibling, s.deployment) {
+		sibling := &sets.Items[i]
+		switch {
+		case sibling.UID == s.set.UID:
+		case metav1.IsControlledBy(sibling, s.deployment):
 			s.input.Elsewhere += c.known.unseen(sibling.UID, s.elsewhere)
 			s.rollout = s.rollout || replicas(sibling) > 0
+			s.siblings = s.rollout || s.siblings || sibling.Status.Replicas > 0
+		default:
+			delete(s.beside, sibling.UID) // Its Machines have the deployment's name, and nothing to do with it.
 		}
 	}
 	return nil
 }
 
-// addElsewhere notes machine if another set of the deployment is replacing it, or has made it for one.
+// addElsewhere counts machine if another set of the deployment has it, and notes it if that set is replacing it, or has
+// made it for one.
 func (s *scope) addElsewhere(machine *v1alpha1.Machine) {
 	controller := metav1.GetControllerOfNoCopy(machine)
 	if s.deployment == nil || controller == nil || controller.Kind != "MachineSet" || controller.UID == s.set.UID ||
 		machine.Labels[v1alpha1.MachineDeploymentNameLabel] != s.deployment.Name {
 		return
 	}
-	remediated, replacement := inReplacement(machine, tally.Of(machine, 0, s.input.Now))
+	if s.beside == nil {
+		s.beside = map[types.UID]int{}
+	}
+	s.beside[controller.UID]++
+	remediated, replacement := inReplacement(machine, machinestate.Of(machine, 0, s.input.Now))
 	if deleting := machine.DeletionTimestamp != nil; remediated && deleting || replacement && !deleting {
 		if s.elsewhere == nil {
 			s.elsewhere = map[types.UID]bool{}
@@ -73,7 +134,7 @@ func (s *scope) addElsewhere(machine *v1alpha1.Machine) {
 
 // inReplacement tells whether machine has been chosen to be replaced, and whether it was made for one that was and has
 // not come up yet.
-func inReplacement(machine *v1alpha1.Machine, state tally.State) (remediated, replacement bool) {
+func inReplacement(machine *v1alpha1.Machine, state machinestate.State) (remediated, replacement bool) {
 	_, remediated = machine.Annotations[v1alpha1.RemediationAnnotation]
 	_, replacement = machine.Annotations[v1alpha1.ReplacesAnnotation]
 	return remediated, replacement && !state.Ready && !state.Failed && comingUp(machine)

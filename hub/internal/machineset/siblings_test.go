@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 )
 
 // family is a deployment with an old and a new set, of three Machines each that are ready.
@@ -54,7 +54,7 @@ func newFamily(t *testing.T, stale *interceptor.Funcs) *family {
 
 func (f *family) look(set string) reconcile.Result {
 	f.t.Helper()
-	result, err := f.runner.Reconcile(f.t.Context(), wake.Request(f.set.Namespace, set))
+	result, err := f.runner.Reconcile(f.t.Context(), predicates.Request(f.set.Namespace, set))
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }
@@ -75,7 +75,7 @@ func TestTheSetsOfADeploymentShareMaxInFlight(t *testing.T) {
 	f.Expect(f.of("old")).To(HaveLen(2))
 	waits := func(why string) {
 		t.Helper()
-		f.Expect(f.look("new").RequeueAfter).To(BeNumerically(">", 0), "it looks again should nobody wake it")
+		f.Expect(f.look("new").RequeueAfter).To(BeNumerically(">", 0), "it looks again if no event wakes it")
 		f.Expect(f.of("new")).To(Equal(f.first["new"]), why)
 	}
 	waits("one of the other set is being replaced")
@@ -135,7 +135,7 @@ func TestTheEndOfAReplacementWakesTheOtherSetsOfTheDeployment(t *testing.T) {
 func TestARolloutIsToldInFewEvents(t *testing.T) {
 	f := newFamily(t, nil)
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")), "those of the old set, which was alone")
-	f.Expect(f.look("new").RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", tellEvery)), "it will tell, should nobody wake it")
+	f.Expect(f.look("new").RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", tellEvery)), "it will tell if no event wakes it")
 	f.pass(tellEvery)
 	f.look("new")
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))

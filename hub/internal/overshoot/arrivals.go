@@ -1,25 +1,25 @@
 package overshoot
 
-// Look is what the hub sees of a set at one moment.
-type Look struct {
+// Observation is what the hub sees of a set at one moment.
+type Observation struct {
 	// Machines of the set, those being deleted too.
 	Machines int
 	// Generation of the set, and Above that of its deployment, 0 without one.
 	Generation, Above int64
 }
 
-// Arrivals remembers how many Machines a set has had, to tell those that came by themselves from those that the set
+// Tracker remembers how many Machines a set has had, to tell those that came by themselves from those that the set
 // made and from those that are left of more. The zero value has seen nothing.
-type Arrivals struct {
-	last   Look
+type Tracker struct {
+	last   Observation
 	looked bool
 	made   int
 }
 
-// Came tells whether Machines have come since the last look that the set has not made. The first look compares with
-// reported, what the status says of the set. If somebody has changed what is asked for since the last look, nobody can
-// tell what has come before the change and what after it: then none has.
-func (a *Arrivals) Came(now, reported Look) bool {
+// Grown tells whether Machines have come since the last look that the set has not made. The first look compares with
+// reported, what the status says of the set. If a user has changed what is asked for since the last look, it is not
+// known what has come before the change and what after it: then none has.
+func (a *Tracker) Grown(now, reported Observation) bool {
 	last := a.last
 	if !a.looked {
 		last = reported
@@ -27,8 +27,8 @@ func (a *Arrivals) Came(now, reported Look) bool {
 	return now.Generation == last.Generation && now.Above == last.Above && now.Machines > last.Machines
 }
 
-// Note keeps a look for the next one, with what the set has made since.
-func (a *Arrivals) Note(now, reported Look) {
+// Record keeps a look for the next one, with what the set has made since.
+func (a *Tracker) Record(now, reported Observation) {
 	last := a.last
 	if !a.looked {
 		last = reported
@@ -41,5 +41,5 @@ func (a *Arrivals) Note(now, reported Look) {
 	a.last, a.looked, a.made = now, true, 0
 }
 
-// Made notes Machines that the set has made or adopted since the look that is noted next.
-func (a *Arrivals) Made(count int) { a.made += count }
+// AddCreated notes Machines that the set has made or adopted since the look that is noted next.
+func (a *Tracker) AddCreated(count int) { a.made += count }

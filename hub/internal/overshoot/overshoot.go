@@ -1,4 +1,4 @@
-// Package overshoot tells when a MachineSet has far more Machines than anybody has asked for: then something makes
+// Package overshoot tells when a MachineSet has far more Machines than were asked for: then something makes
 // Machines that should not, and the set freezes, with its MachineDeployment. It is pure.
 package overshoot
 
@@ -29,12 +29,12 @@ func (l Limits) Low(asked int) int { return l.High(asked) - l.Down }
 
 // Facts are what a judgement rests on.
 type Facts struct {
-	// Asked is the most Machines that the set may have by anybody's will.
+	// Asked is the most Machines that were asked for, by the set or its deployment.
 	Asked int
 	// Machines of the set, without those that are being deleted: they are on their way out.
 	Machines int
-	// Came: some of them have come since the last look, and the set has not made them. Those that are left when
-	// somebody lowers replicas came when they were asked for: a scale-down takes them, and nothing is wrong.
+	// Grown: some of them have come since the last look, and the set has not made them. Those that are left when
+	// a user lowers replicas came when they were asked for: a scale-down takes them, and nothing is wrong.
 	Came bool
 	// Frozen: the set is frozen for an overshoot already.
 	Frozen bool
@@ -52,13 +52,16 @@ func Of(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment, machin
 		facts.Frozen = frozen.Reason == v1alpha1.ReasonOvershoot
 	}
 	if deployment != nil {
-		replicas := number(deployment.Spec.Replicas)
+		replicas := Replicas(deployment)
 		surge, _ := deployment.Spec.Strategy.Bounds(replicas)
 		facts.Asked = max(facts.Asked, replicas+surge)
 		facts.Allowed = facts.Allowed || deployment.Annotations[v1alpha1.AllowOvershootAnnotation] == "true"
 	}
 	return facts
 }
+
+// Replicas is how many Machines deployment is to have.
+func Replicas(deployment *v1alpha1.MachineDeployment) int { return number(deployment.Spec.Replicas) }
 
 // number is spec.replicas; the API server has filled in the default.
 func number(replicas *int32) int {

@@ -82,34 +82,37 @@ func TestOf(t *testing.T) {
 }
 
 func TestArrivals(t *testing.T) {
-	look := func(machines int) Look { return Look{Machines: machines, Generation: 1} }
+	look := func(machines int) Observation { return Observation{Machines: machines, Generation: 1} }
 	tests := map[string]struct {
-		before func(*Arrivals)
-		now    Look
+		before func(*Tracker)
+		now    Observation
 		want   bool
 	}{
-		"the first look, as the status says": {func(*Arrivals) {}, look(3), false},
-		"the first look, more than it says":  {func(*Arrivals) {}, look(4), true},
-		"the first look, at another will":    {func(*Arrivals) {}, Look{Machines: 4, Generation: 2}, false},
-		"as before":                          {func(a *Arrivals) { a.Note(look(9), look(3)) }, look(9), false},
-		"more than before":                   {func(a *Arrivals) { a.Note(look(9), look(3)) }, look(10), true},
-		"fewer, and then more":               {func(a *Arrivals) { a.Note(look(9), look(3)); a.Note(look(5), look(3)) }, look(6), true},
-		"what was made":                      {func(a *Arrivals) { a.Made(6); a.Note(look(3), look(3)) }, look(9), false},
-		"more than was made":                 {func(a *Arrivals) { a.Made(6); a.Note(look(3), look(3)) }, look(10), true},
-		"another will":                       {func(a *Arrivals) { a.Note(look(9), look(3)) }, Look{Machines: 20, Generation: 2}, false},
-		"another will above":                 {func(a *Arrivals) { a.Note(look(9), look(3)) }, Look{Machines: 20, Generation: 1, Above: 1}, false},
-		"more after another will":            {func(a *Arrivals) { a.Note(look(9), look(3)); a.Note(Look{Machines: 9, Generation: 2}, look(3)) }, Look{Machines: 10, Generation: 2}, true},
-		"made before another will, shown late": {func(a *Arrivals) {
-			a.Made(6)
-			a.Note(look(3), look(3))
-			a.Note(Look{Machines: 4, Generation: 2}, look(3))
-		}, Look{Machines: 9, Generation: 2}, false},
+		"the first look, as the status says": {func(*Tracker) {}, look(3), false},
+		"the first look, more than it says":  {func(*Tracker) {}, look(4), true},
+		"the first look, at another will":    {func(*Tracker) {}, Observation{Machines: 4, Generation: 2}, false},
+		"as before":                          {func(a *Tracker) { a.Record(look(9), look(3)) }, look(9), false},
+		"more than before":                   {func(a *Tracker) { a.Record(look(9), look(3)) }, look(10), true},
+		"fewer, and then more":               {func(a *Tracker) { a.Record(look(9), look(3)); a.Record(look(5), look(3)) }, look(6), true},
+		"what was made":                      {func(a *Tracker) { a.AddCreated(6); a.Record(look(3), look(3)) }, look(9), false},
+		"more than was made":                 {func(a *Tracker) { a.AddCreated(6); a.Record(look(3), look(3)) }, look(10), true},
+		"another will":                       {func(a *Tracker) { a.Record(look(9), look(3)) }, Observation{Machines: 20, Generation: 2}, false},
+		"another will above":                 {func(a *Tracker) { a.Record(look(9), look(3)) }, Observation{Machines: 20, Generation: 1, Above: 1}, false},
+		"more after another will": {func(a *Tracker) {
+			a.Record(look(9), look(3))
+			a.Record(Observation{Machines: 9, Generation: 2}, look(3))
+		}, Observation{Machines: 10, Generation: 2}, true},
+		"made before another will, shown late": {func(a *Tracker) {
+			a.AddCreated(6)
+			a.Record(look(3), look(3))
+			a.Record(Observation{Machines: 4, Generation: 2}, look(3))
+		}, Observation{Machines: 9, Generation: 2}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var arrivals Arrivals
+			var arrivals Tracker
 			test.before(&arrivals)
-			if got := arrivals.Came(test.now, look(3)); got != test.want {
+			if got := arrivals.Grown(test.now, look(3)); got != test.want {
 				t.Errorf("%t, want %t", got, test.want)
 			}
 		})

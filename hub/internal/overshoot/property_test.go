@@ -15,16 +15,16 @@ type world struct {
 	machines   int
 	// frozen and reported are what the status says.
 	frozen   bool
-	reported Look
-	hub      Arrivals
-	// strangers: somebody else makes Machines in this world.
+	reported Observation
+	hub      Tracker
+	// strangers: another client makes Machines in this world.
 	strangers bool
 }
 
 // look is a reconciliation; stored is false if the hub is killed before it has written the status.
 func (w *world) look(t *rapid.T, stored bool) {
-	now := Look{Machines: w.machines, Generation: w.generation}
-	facts := Facts{Asked: w.asked, Machines: w.machines, Frozen: w.frozen, Came: w.hub.Came(now, w.reported)}
+	now := Observation{Machines: w.machines, Generation: w.generation}
+	facts := Facts{Asked: w.asked, Machines: w.machines, Frozen: w.frozen, Came: w.hub.Grown(now, w.reported)}
 	frozen := w.limits.Frozen(facts)
 	w.check(t, facts, frozen)
 	created := 0
@@ -36,9 +36,9 @@ func (w *world) look(t *rapid.T, stored bool) {
 		w.machines -= rapid.IntRange(0, w.machines-w.asked).Draw(t, "deleted")
 	}
 	w.machines += created
-	w.hub.Made(created)
+	w.hub.AddCreated(created)
 	if !frozen || w.frozen {
-		w.hub.Note(now, w.reported)
+		w.hub.Record(now, w.reported)
 	}
 	if stored {
 		w.frozen, w.reported = frozen, now
@@ -79,7 +79,7 @@ func TestWithoutStrangersNothingEverFreezes(t *testing.T) {
 			"unsaid":  func(t *rapid.T) { w.look(t, false) },
 			"scale":   w.scale,
 			"lose":    w.lose,
-			"restart": func(*rapid.T) { w.hub = Arrivals{} },
+			"restart": func(*rapid.T) { w.hub = Tracker{} },
 		})
 	})
 }
@@ -91,7 +91,7 @@ func TestStrangersFreezeAndTheMarksHold(t *testing.T) {
 			"look":      func(t *rapid.T) { w.look(t, true) },
 			"scale":     w.scale,
 			"lose":      w.lose,
-			"restart":   func(*rapid.T) { w.hub = Arrivals{} },
+			"restart":   func(*rapid.T) { w.hub = Tracker{} },
 			"strangers": func(t *rapid.T) { w.machines += rapid.IntRange(1, 12).Draw(t, "strangers") },
 		})
 	})
@@ -109,7 +109,7 @@ func TestNoOvershootIsOverlooked(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "lost writes") {
 			w.look(t, false)
 			if rapid.Bool().Draw(t, "restart") {
-				w.hub = Arrivals{}
+				w.hub = Tracker{}
 			}
 		}
 		w.look(t, true)

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/wake"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -172,7 +172,7 @@ func (c Controller) cacheOptions(manager ctrl.Manager, known *runtime.Scheme, ma
 
 // named asks for the name that an object shares with its Cluster.
 func named(_ context.Context, object client.Object) []reconcile.Request {
-	return []reconcile.Request{wake.Request("", object.GetName())}
+	return []reconcile.Request{predicates.Request("", object.GetName())}
 }
 
 // clusters is a source of Clusters which, unlike source.Kind, leaves the long-lived cache when ctx ends.

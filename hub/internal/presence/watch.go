@@ -53,7 +53,7 @@ func (w *Watch) Start(ctx context.Context) error {
 	wake := func(any) {
 		select {
 		case changed <- struct{}{}:
-		default: // Whoever is woken looks at the newest state anyway.
+		default: // The reconciler that is woken reads the newest state anyway.
 		}
 	}
 	_, err = definitions.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -83,7 +83,7 @@ func (w *Watch) follow(ctx context.Context, definitions client.Reader, changed <
 		case <-changed:
 		case <-work.failed():
 		}
-		now, err := w.look(ctx, definitions)
+		now, err := w.check(ctx, definitions)
 		switch {
 		case err != nil: // Only a reader that has ended fails, and so does ctx then.
 		case looked && now == work.definition:
@@ -115,8 +115,8 @@ func (w *Watch) change(ctx context.Context, work *work, now types.UID) {
 	}
 }
 
-// look returns the UID of the definition if it can be used, else none.
-func (w *Watch) look(ctx context.Context, definitions client.Reader) (types.UID, error) {
+// check returns the UID of the definition if it can be used, else none.
+func (w *Watch) check(ctx context.Context, definitions client.Reader) (types.UID, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := definitions.Get(ctx, client.ObjectKey{Name: w.Definition}, definition)
 	if client.IgnoreNotFound(err) != nil {

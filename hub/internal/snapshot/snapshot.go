@@ -57,7 +57,7 @@ func (m *Machines) Put(deployment types.UID, begun Stamp, at time.Time, machines
 	m.mu.Lock()
 	m.taken[deployment] = taken
 	m.mu.Unlock()
-	// What nobody may use any more takes up no memory.
+	// What may not be used any more takes up no memory.
 	time.AfterFunc(MaxAge, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()

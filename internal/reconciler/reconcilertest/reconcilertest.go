@@ -70,7 +70,7 @@ func Drive(t *testing.T, runner reconcile.Reconciler, object client.Object, idle
 			retries.Forget(request)
 			wait = idle
 		case wait == 0:
-			t.Fatalf("nobody comes back to %s after attempt %d, and it is not done", request, len(history.At))
+			t.Fatalf("no reconciliation of %s follows after attempt %d, and it is not done", request, len(history.At))
 		default:
 			retries.Forget(request)
 		}

@@ -9,13 +9,13 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 // The other specs write themselves what an agent writes; here an agent does.
-var _ = Describe("cluster-autoscaler with a hub, an agent and its Nodes", func() {
+var _ = Describe("cluster-autoscaler with a hub, an agent and its Nodes", fleettest.Long, func() {
 	It("should know the Nodes, and scale them up and down", func(ctx SpecContext) {
 		fleet := fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}})
 		Expect(manifests.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())

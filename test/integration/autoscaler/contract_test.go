@@ -144,7 +144,7 @@ var _ = Describe("cluster-autoscaler with the clusterapi provider", func() {
 		}
 		change(w.cluster, `{"metadata":{"annotations":{"hollowfleet.io/freeze":"an experiment"}}}`)
 		hidden()
-		Expect(groupOfNode()).To(BeEmpty(), "its node is nobody's")
+		Expect(groupOfNode()).To(BeEmpty(), "its node belongs to no group")
 		change(w.cluster, `{"metadata":{"annotations":{"hollowfleet.io/freeze":null}}}`)
 		w.pool()
 		change(deployment, `{"spec":{"paused":true}}`)

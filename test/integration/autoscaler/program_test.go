@@ -20,9 +20,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
-	"github.com/hollowfleet/hollowfleet/internal/process"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -15,25 +14,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 var environment *testenv.Environment
 
 func TestAutoscaler(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "cluster-autoscaler's contract")
+	fleettest.Run(t, "cluster-autoscaler's contract")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -177,6 +173,22 @@ func providerID(machine *v1alpha1.Machine) string {
 	return "hollow://" + machine.Namespace + "/" + machine.Name
 }
 
+// agent returns a client that is the agent of the cluster, which alone may set a Machine's provider ID.
+func (w *world) agent(ctx context.Context) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "agent", Groups: []string{v1alpha1.AgentGroupPrefix + w.cluster.Name, "system:authenticated"},
+	}
+	agent, err := client.New(config, client.Options{Scheme: scheme.New()})
+	Expect(err).NotTo(HaveOccurred())
+	// The hub binds the agent's role after it has made the namespace.
+	Eventually(ctx, func(ctx context.Context) error {
+		return agent.List(ctx, &v1alpha1.MachineList{}, client.InNamespace(w.cluster.Name))
+	}).Should(Succeed(), "the agent has its rights")
+	return agent
+}
+
 // join does what the agent does when a Machine's Node is Ready.
 func (w *world) join(ctx context.Context, machines ...v1alpha1.Machine) {
 	GinkgoHelper()
@@ -184,7 +196,7 @@ func (w *world) join(ctx context.Context, machines ...v1alpha1.Machine) {
 		machine := &machines[i]
 		before := machine.DeepCopy()
 		machine.Spec.ProviderID = new(providerID(machine))
-		Expect(environment.Client.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+		Expect(w.agent(ctx).Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
 		before = machine.DeepCopy()
 		machine.Status.Phase = v1alpha1.MachineRunning
 		machine.Status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: machine.Name, UID: types.UID(machine.Name)}

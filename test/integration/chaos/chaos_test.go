@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -53,7 +53,7 @@ type asked struct {
 	fewest, most, deleted int
 }
 
-// hold makes the witness accuse whoever leaves the bounds, at every change from now on.
+// hold makes the witness report what leaves the bounds, at every change from now on.
 func (h *herd) hold(what asked) {
 	h.asked = what
 	least, most := max(what.fewest-what.deleted, 0), what.most+what.deleted+surge

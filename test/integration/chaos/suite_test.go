@@ -8,19 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 var (
 	seed     = flag.Uint64("chaos.seed", 11, "what the run draws from; 0 takes the clock")
-	duration = flag.Duration("chaos.for", 2*time.Minute, "how long to go on breaking things")
+	duration = flag.Duration("chaos.for", 0, "how long to go on breaking things, by default 30 seconds with -short and 2 minutes without")
 )
 
 // freezeAfter is that of the agents: some faults last longer, some shorter.
@@ -33,17 +29,17 @@ func TestMain(m *testing.M) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
+	if *duration == 0 {
+		*duration = 2 * time.Minute
+		if testing.Short() {
+			*duration = 30 * time.Second
+		}
+	}
 	os.Exit(m.Run())
 }
 
 func TestChaos(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Chaos")
+	fleettest.Run(t, "Chaos")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/manifests"
-	"github.com/hollowfleet/hollowfleet/internal/process"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/simcluster"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 const (
@@ -113,7 +113,7 @@ func TestALocalFleet(t *testing.T) {
 	p.Expect(report.Processes).To(HaveLen(7), "a keeper, three control planes, a hub and two agents")
 	code, output := p.hollow("local", "up", "--dir", p.dir)
 	p.Expect(code).To(Equal(4), output)
-	p.Eventually(func() string { return p.succeeds("cluster", "list") }, patience).Should(MatchRegexp(`c2 +Accepted +True +False +1/1 `), "the count may lag")
+	p.Expect(p.succeeds("cluster", "list")).To(MatchRegexp(`c2 +Accepted +True +False +1/1 `), "up waits for the counts")
 	p.Expect(p.succeeds("rollout", "history", "machinedeployment", "workers", "-n", "c2")).To(ContainSubstring("v1.35.4"))
 
 	for _, name := range []string{"hub", "agent c1"} {
@@ -133,6 +133,14 @@ func TestALocalFleet(t *testing.T) {
 	p.Expect(p.succeeds("local", "down", "--dir", p.dir)).To(ContainSubstring("No fleet"))
 	code, _ = p.hollow("local", "status", "--dir", p.dir)
 	p.Expect(code).To(Equal(3))
+}
+
+func TestAFleetWithoutProgressSaysWhyAndEnds(t *testing.T) {
+	p := newPerson(t)
+	code, output := p.hollow("local", "up", "--dir", p.dir, "--clusters", "1", "--machines", "1", "--kubelet-version", "v9.9.9")
+	p.Expect(code).To(Equal(4), output)
+	p.Expect(output).To(And(ContainSubstring("cluster c1"), ContainSubstring("v9.9.9 is newer than")))
+	p.leavesNothing()
 }
 
 func TestAFleetWhoseKeeperIsKilledEndsAndCanBeRemoved(t *testing.T) {
@@ -190,7 +198,7 @@ func (p *person) workload(name string) *simcluster.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cluster, err := simcluster.Start(ctx, simcluster.Options{
-		Name: name, Dir: dir, Binary: p.program("simcluster"), Images: map[string]string{localfleet.HollowNodeImage: bin},
+		Name: name, Dir: dir, LogFile: dir + ".log", KubeconfigDir: dir + "-kubeconfigs", Binary: p.program("simcluster"), Images: map[string]string{localfleet.HollowNodeImage: bin},
 	})
 	p.Expect(err).NotTo(HaveOccurred())
 	p.t.Cleanup(func() {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 const patience = 6 * time.Minute
@@ -58,6 +58,14 @@ func (r *run) leavesNothing(t *testing.T) {
 	g.Expect(names(t, r.temp)).To(BeEmpty(), "files left behind")
 }
 
+// longOnly skips a test with -short, as "make test" does.
+func longOnly(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long")
+	}
+}
+
 func TestDemoRunsToItsEnd(t *testing.T) {
 	g := NewWithT(t)
 	// The ports that Kubernetes is known by are taken: the demo must not mind.
@@ -77,6 +85,7 @@ func TestDemoRunsToItsEnd(t *testing.T) {
 }
 
 func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
+	longOnly(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	for _, moment := range []string{"control plane ready", "created MachineDeployment"} {
@@ -95,6 +104,7 @@ func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
 }
 
 func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
+	longOnly(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	r := start(t, temp)
@@ -109,6 +119,7 @@ func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 }
 
 func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
+	longOnly(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	kept := start(t, temp, "--keep")
@@ -170,7 +181,7 @@ func runShown(t *testing.T, text, shown, path string, want map[string]string) {
 func staysUndisturbed(t *testing.T, temp, dir string) {
 	t.Helper()
 	g := NewWithT(t)
-	before, err := localfleet.Look(dir)
+	before, err := localfleet.ReadReport(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	files := names(t, temp)
 	g.Expect(before.Processes).To(HaveEach(HaveField("Alive", true)), "the fleet stays up")
@@ -186,7 +197,7 @@ func staysUndisturbed(t *testing.T, temp, dir string) {
 	g.Expect(beside.Wait()).NotTo(Succeed())
 	g.Expect(beside.ProcessState.ExitCode()).To(Equal(130), beside.output.String)
 
-	after, err := localfleet.Look(dir)
+	after, err := localfleet.ReadReport(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after).To(Equal(before), "no process of the kept fleet was ended or replaced")
 	g.Expect(names(t, temp)).To(Equal(files), "what there was of the kept fleet, and nothing else")

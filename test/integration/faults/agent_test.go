@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("An agent", func() {
-	It("should be Unknown, with its Machines as Ready as before, when it is silent for longer than the grace period", func(ctx SpecContext) {
+	It("should be Unknown, with its Machines as Ready as before, when it is silent for longer than the grace period", fleettest.Long, func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "stopped", 2)
 		fleet.ExpectReady(ctx, broken, "stopped", 2)
 		seen := fleet.Watch(ctx, broken, "stopped")
@@ -56,7 +56,7 @@ var _ = Describe("An agent", func() {
 		seen.Expect(ctx, 3, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should leave pod and Node of a Machine that was removed by force, and say so", func(ctx SpecContext) {
+	It("should leave pod and Node of a Machine that was removed by force, and say so", fleettest.Long, func(ctx SpecContext) {
 		machine := newMachine(ctx, "forced-1", "forced")
 		fleet.ExpectReady(ctx, broken, "forced", 1)
 		seen := fleet.Watch(ctx, broken, "forced")

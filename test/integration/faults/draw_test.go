@@ -124,9 +124,33 @@ func pairs(random *rand.Rand) []round {
 	return all
 }
 
+// extent is how many rounds of all that are possible a run has.
+type extent int
+
+const (
+	// short is the run of "make test": of each sort of rounds one.
+	short extent = iota
+	// long is the run of "make test-long": each kind of fault comes alone.
+	long
+	// whole is the run of "make faults": everything.
+	whole
+)
+
+// extentOfRun is what the flags of go test ask for.
+func extentOfRun() extent {
+	switch {
+	case *wholeFlag:
+		return whole
+	case testing.Short():
+		return short
+	default:
+		return long
+	}
+}
+
 // flapping are rounds that come and go: what all clusters share, one part after the other, and what each has, another
 // part in each of them.
-func flapping(all bool, seed uint64) []round {
+func flapping(extent extent, seed uint64) []round {
 	random := rand.New(rand.NewPCG(seed, 1))
 	draw := func(part fleettest.Part) fleettest.Fault {
 		ways := waysOf(part)
@@ -136,8 +160,12 @@ func flapping(all bool, seed uint64) []round {
 	for _, part := range sharedParts {
 		rounds = append(rounds, alone(draw(part)))
 	}
-	if !all {
+	switch extent {
+	case short:
+		rounds = nil
+	case long:
 		rounds = rounds[random.IntN(len(rounds)):][:1]
+	case whole:
 	}
 	own := round{}
 	for _, i := range ownTurns(random) {
@@ -146,11 +174,11 @@ func flapping(all bool, seed uint64) []round {
 	return append(rounds, own)
 }
 
-// drawn are the rounds of this run: all, or the drawn ones.
-func drawn(all bool, seed uint64) []round {
+// drawn are the rounds of this run.
+func drawn(extent extent, seed uint64) []round {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var rounds []round
-	if all {
+	if extent == whole {
 		for _, one := range singles() {
 			rounds = append(rounds, alone(one))
 		}
@@ -159,16 +187,19 @@ func drawn(all bool, seed uint64) []round {
 	for _, one := range someSingles(random) {
 		rounds = append(rounds, alone(one))
 	}
+	if extent == short {
+		rounds = rounds[random.IntN(len(rounds)):][:1]
+	}
 	both := pairs(random)
 	return append(rounds, both[random.IntN(len(sharedParts))], both[len(sharedParts)])
 }
 
 func TestEveryDrawBreaksInEveryWay(t *testing.T) {
 	for seed := range uint64(50) {
-		for _, all := range []bool{false, true} {
+		for _, extent := range []extent{long, whole} {
 			g := NewWithT(t)
 			kinds, parts := map[fleettest.Kind]bool{}, map[bool]bool{}
-			for _, round := range drawn(all, seed) {
+			for _, round := range drawn(extent, seed) {
 				g.Expect(round).To(HaveLen(clusters))
 				for _, faults := range round {
 					if len(faults) == 1 {
@@ -185,17 +216,33 @@ func TestEveryDrawBreaksInEveryWay(t *testing.T) {
 func TestEveryPartFlaps(t *testing.T) {
 	for seed := range uint64(50) {
 		g := NewWithT(t)
-		some, all := map[fleettest.Part]bool{}, map[fleettest.Part]bool{}
-		for parts, rounds := range map[*map[fleettest.Part]bool][]round{&some: flapping(false, seed), &all: flapping(true, seed)} {
-			for _, round := range rounds {
+		for extent, want := range map[extent]int{short: len(ownParts), long: 1 + len(ownParts), whole: len(sharedParts) + len(ownParts)} {
+			parts := map[fleettest.Part]bool{}
+			for _, round := range flapping(extent, seed) {
 				g.Expect(round).To(HaveLen(clusters))
 				for _, faults := range round {
-					(*parts)[faults[0].Part] = true
+					parts[faults[0].Part] = true
 				}
 			}
+			g.Expect(parts).To(HaveLen(want), "seed %d: %v", seed, parts)
 		}
-		g.Expect(some).To(HaveLen(1+len(ownParts)), "seed %d: %v", seed, some)
-		g.Expect(all).To(HaveLen(len(sharedParts)+len(ownParts)), "seed %d: %v", seed, all)
+	}
+}
+
+// The short run breaks one fault alone, a shared part together with one of each cluster, and two of one cluster.
+func TestTheShortDrawHasEachSortOfRound(t *testing.T) {
+	for seed := range uint64(50) {
+		g := NewWithT(t)
+		rounds := drawn(short, seed)
+		g.Expect(rounds).To(HaveLen(3), "seed %d", seed)
+		g.Expect(rounds[0]).To(HaveEach(HaveLen(1)), "seed %d", seed)
+		for _, faults := range rounds[1] {
+			g.Expect(faults[0].Part.Shared()).To(BeTrue(), "seed %d", seed)
+			g.Expect(faults[1].Part.Shared()).To(BeFalse(), "seed %d", seed)
+		}
+		for _, faults := range rounds[2] {
+			g.Expect(faults[0].Part.Shared() || faults[1].Part.Shared()).To(BeFalse(), "seed %d", seed)
+		}
 	}
 }
 

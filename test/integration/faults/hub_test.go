@@ -28,7 +28,7 @@ var _ = Describe("The hub", func() {
 		seen.Expect(ctx, 3, 1)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should reach exactly the wanted number when it is killed in the middle of a scale-down", func(ctx SpecContext) {
+	It("should reach exactly the wanted number when it is killed in the middle of a scale-down", fleettest.Long, func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "halfway", 5)
 		fleet.ExpectReady(ctx, broken, "halfway", 5)
 		seen := fleet.Watch(ctx, broken, "halfway")
@@ -43,7 +43,7 @@ var _ = Describe("The hub", func() {
 	}, SpecTimeout(4*fleettest.Patience))
 })
 
-// expectStanding asks for a while that every pod and Node of pool which nobody has ordered to go stays, the Nodes
+// expectStanding asks for a while that every pod and Node of pool which was not ordered to go stays, the Nodes
 // Ready, and that these are at least so many.
 func expectStanding(ctx context.Context, pool string, atLeast int) {
 	GinkgoHelper()

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-var _ = Describe("A Node that is lost while its agent is cut off", func() {
+var _ = Describe("A Node that is lost while its agent is cut off", fleettest.Long, func() {
 	It("should count as lost before the hub goes on with a rolling update", func(ctx SpecContext) {
 		const pool, old, never, atOnce = "ailing", 2, 1200, 1
 		deployment := fleet.NewDeployment(ctx, broken, pool, old, func(d *v1alpha1.MachineDeployment) {
@@ -106,7 +106,7 @@ func theNewOne(machines []v1alpha1.Machine, olds []string) string {
 	return fresh[0]
 }
 
-// loseNode stops the hollow node of a Machine and says in its name what a kubelet says that goes down: nobody has to
+// loseNode stops the hollow node of a Machine and says in its name what a kubelet says that goes down: no test has to
 // wait until the Node is missed. revive lets it go on, and say by itself that it is Ready.
 func loseNode(ctx context.Context, member *localfleet.Member, name string) (revive func(context.Context)) {
 	GinkgoHelper()

@@ -32,7 +32,7 @@ var _ = Describe("A user's freeze", func() {
 		}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "frozen means frozen")
 	}, SpecTimeout(fleettest.Patience))
 
-	It("should stop the hub alone when it is one of a MachineDeployment: a deletion that is ordered is carried out, and nothing made instead", func(ctx SpecContext) {
+	It("should stop the hub alone when it is one of a MachineDeployment: a deletion that is ordered is carried out, and nothing made instead", fleettest.Long, func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "held", 2)
 		machine := fleet.ExpectReady(ctx, broken, "held", 2)[0]
 		seen := fleet.Watch(ctx, broken, "held")

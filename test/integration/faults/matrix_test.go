@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// long is longer than it takes to freeze, and than a hub keeps its lease without renewing it.
-	long = 2 * freezeAfter
+	// outage is longer than it takes to freeze, and than a hub keeps its lease without renewing it.
+	outage = 2 * freezeAfter
 	// brief is longer than it takes to begin again.
 	brief = 2 * time.Second
 	// quiet is how long the frozen are looked at.
@@ -46,7 +46,7 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 		}
 	}, NodeTimeout(2*fleettest.Patience))
 
-	for _, next := range drawn(*whole, *seed) {
+	for _, next := range drawn(extentOfRun(), *seed) {
 		It(fmt.Sprintf("should stand it: %s", next), func(ctx SpecContext) {
 			begin(ctx)
 			mend := breakAll(ctx, once, next)
@@ -56,7 +56,7 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 		}, SpecTimeout(8*fleettest.Patience))
 	}
 
-	for _, next := range flapping(*whole, *seed) {
+	for _, next := range flapping(extentOfRun(), *seed) {
 		It("should stand it when this flaps: "+next.String(), func(ctx SpecContext) {
 			begin(ctx)
 			for range flaps {
@@ -73,13 +73,13 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 		AddReportEntry("how often a fault has come before an activity was done", met.String())
 		anything := func(fleettest.Fault) bool { return true }
 		Expect(met.byActivity(anything)).To(HaveEach(BeNumerically(">", 0)), "no activity was always over")
-		for _, next := range drawn(*whole, *seed) {
+		for _, next := range drawn(extentOfRun(), *seed) {
 			Expect(met.inRound(once, next)).To(BeNumerically(">", 0), "%s came too late", next)
 		}
-		for _, next := range flapping(*whole, *seed) {
+		for _, next := range flapping(extentOfRun(), *seed) {
 			Expect(met.inRound(again, next)).To(BeNumerically(">", 0), "%s came too late when it flapped", next)
 		}
-		if *whole { // Else each kind comes alone once, and what is over soonest may be over when its turn comes.
+		if *wholeFlag { // Else each kind comes alone once, and what is over soonest may be over when its turn comes.
 			Expect(met.missing()).To(BeEmpty(), "every kind of fault has met every activity")
 		}
 	})
@@ -177,8 +177,8 @@ var _ = Describe("Two blips", func() {
 				allThawedFor(ctx, freezeAfter)
 			}
 		},
-		Entry("of the way to the hub", fleettest.Refuse, fleettest.Agent, SpecTimeout(3*fleettest.Patience)),
-		Entry("of the way to the target", fleettest.BlackHole, fleettest.TargetServer, SpecTimeout(3*fleettest.Patience)),
+		Entry("of the way to the hub", fleettest.Long, fleettest.Refuse, fleettest.Agent, SpecTimeout(3*fleettest.Patience)),
+		Entry("of the way to the target", fleettest.Long, fleettest.BlackHole, fleettest.TargetServer, SpecTimeout(3*fleettest.Patience)),
 	)
 })
 

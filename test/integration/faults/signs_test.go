@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-// signs are how one sees that somebody has frozen because of a fault: what an agent says of itself, and what the hub
+// signs are how one sees that hub or agent has frozen because of a fault: what an agent says of itself, and what the hub
 // says of the cluster. Empty is nothing.
 type signs struct{ agent, hub string }
 
@@ -52,7 +52,7 @@ func stays(fault fleettest.Fault) bool {
 	return fault.Way != fleettest.Kill && fault.Way != fleettest.Slow
 }
 
-// signsAlone are those of a fault that comes alone. Without the hub process nobody orders anything: then nobody has to
+// signsAlone are those of a fault that comes alone. Without the hub process nothing is ordered: then no agent has to
 // freeze.
 func signsAlone(fault fleettest.Fault) signs {
 	if !stays(fault) {
@@ -78,12 +78,12 @@ func signsAlone(fault fleettest.Fault) signs {
 // lasts is how long faults last that show no sign.
 func lasts(faults []fleettest.Fault) time.Duration {
 	if slices.ContainsFunc(faults, func(f fleettest.Fault) bool { return f.Way != fleettest.Kill }) {
-		return long
+		return outage
 	}
 	return brief
 }
 
-// feel waits until everybody who has to freeze has frozen, and then asks that the frozen do nothing for a while. Pairs
+// feel waits until all that have to freeze have frozen, and then asks that the frozen do nothing for a while. Pairs
 // last for a while in any case: what one of them does not freeze, it may have killed.
 func feel(ctx context.Context, next round) {
 	GinkgoHelper()
@@ -149,7 +149,7 @@ func (h *herd) catchUp(ctx context.Context, faults []fleettest.Fault) {
 
 // frozenState is what must not change in clusters whose agent, or whose side on the hub, has frozen: the agent makes
 // and removes no pods, removes no Nodes and evicts nothing, the hub makes and removes no Machines. What was under way on
-// a crawling network arrives late, after the freeze of whoever sent it.
+// a crawling network arrives late, after the freeze of its sender.
 func frozenState(next round) [][]string {
 	var all [][]string
 	for i, h := range herds {

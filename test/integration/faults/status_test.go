@@ -14,7 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-var _ = Describe("The statuses of Machines", func() {
+var _ = Describe("The statuses of Machines", fleettest.Long, func() {
 	It("should lead to nothing that is made twice when they cannot be written, fifty times in a row", func(ctx SpecContext) {
 		const machines = 8
 		deployment := fleet.NewDeployment(ctx, broken, "mute", 1)

@@ -7,13 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -24,8 +20,8 @@ const residents = "resident"
 const clusters = 5
 
 var (
-	seed  = flag.Uint64("faults.seed", 11, "what the faults are drawn from; 0 takes the clock")
-	whole = flag.Bool("faults.whole", false, "break in all ways, instead of some that are drawn")
+	seed      = flag.Uint64("faults.seed", 11, "what the faults are drawn from; 0 takes the clock")
+	wholeFlag = flag.Bool("faults.whole", false, "break in all ways, instead of some that are drawn")
 )
 
 var (
@@ -40,13 +36,7 @@ func TestFaults(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Faults")
+	fleettest.Run(t, "Faults")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

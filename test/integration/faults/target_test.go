@@ -44,7 +44,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		seen.Expect(ctx, 3, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should leave its Machines marked as stale when the agent is killed and started again meanwhile", func(ctx SpecContext) {
+	It("should leave its Machines marked as stale when the agent is killed and started again meanwhile", fleettest.Long, func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, broken, "marked", 2)
 		fleet.ExpectReady(ctx, broken, "marked", 2)
 		seen := fleet.Watch(ctx, broken, "marked")
@@ -82,7 +82,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		seen.Expect(ctx, 2, 0)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should not freeze its cluster with two blips shorter than --freeze-after", func(ctx SpecContext) {
+	It("should not freeze its cluster with two blips shorter than --freeze-after", fleettest.Long, func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, broken, "blips", 1)
 		fleet.ExpectReady(ctx, broken, "blips", 1)
 		expectHealthy(ctx)
@@ -106,7 +106,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		seen.Expect(ctx, 1, 0)
 	}, SpecTimeout(3*fleettest.Patience))
 
-	It("should lose nothing when its etcd is killed", func(ctx SpecContext) {
+	It("should lose nothing when its etcd is killed", fleettest.Long, func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, broken, "etcd", 2)
 		fleet.ExpectReady(ctx, broken, "etcd", 2)
 		seen := fleet.Watch(ctx, broken, "etcd")

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
-	"github.com/hollowfleet/hollowfleet/internal/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 	"github.com/hollowfleet/hollowfleet/test/wire"
 )
 

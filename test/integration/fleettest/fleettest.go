@@ -11,14 +11,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // Times are generous: a shared machine may be slow, and no spec asserts a speed.
 const (
 	StartTimeout = 5 * time.Minute
-	Patience     = 2 * time.Minute
+	Patience     = 4 * time.Minute
 	Glance       = 200 * time.Millisecond
 )
 
@@ -45,12 +45,16 @@ func Start(ctx context.Context, options localfleet.Options) *Fleet {
 	options.Dir, err = os.MkdirTemp("", "hollowfleet-integration-")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Chmod(options.Dir, 0o755)).To(Succeed())
+	options.TemporaryDir = true
 	options.Progress = func(line string) { GinkgoWriter.Println(line) }
 	limited, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
 	fleet, err := localfleet.Up(limited, options)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(fleet.Down()).To(Succeed()) })
+	DeferCleanup(func() {
+		Expect(fleet.Down()).To(Succeed())
+		Expect(options.Dir).NotTo(BeADirectory(), "the fleet removes all that it made")
+	})
 	DeferCleanup(func() { Expect(keepTraces(options.Dir)).To(Succeed()) })
 	DeferCleanup(func() {
 		found, err := panics(filepath.Join(options.Dir, "logs"))

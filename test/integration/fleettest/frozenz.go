@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 )
 
 var healthAddress = regexp.MustCompile(`msg=Listening server=health address=(\S+)`)

@@ -77,7 +77,7 @@ func keepJournal(ctx context.Context, of subject) *Journal {
 	Expect(err).NotTo(HaveOccurred())
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	lister := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-		version = raw.ResourceVersion // Up to there all has been told. Nobody else looks while the watch goes on.
+		version = raw.ResourceVersion // Up to there all has been told. No other goroutine reads it while the watch goes on.
 		return c.Watch(ctx, j.empty(), append(slices.Clone(j.options), &client.ListOptions{Raw: &raw})...)
 	}}
 	done := make(chan struct{})
@@ -178,7 +178,7 @@ func (j *Journal) compare(now client.ObjectList) error {
 	return err
 }
 
-// miss notes what has gone while nobody looked.
+// miss notes what has gone while no watch ran.
 func (j *Journal) miss(there map[types.UID]bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // machine is a Machine as a watch shows it.
@@ -39,17 +39,17 @@ func TestAJournalAccuses(t *testing.T) {
 		events []event
 		want   string
 	}{
-		"nobody, if all is well": {Bound{Least: 1, Most: 3}, []event{
+		"nothing, if all is well": {Bound{Least: 1, Most: 3}, []event{
 			{watch.Added, machine("c", false, false)}, {watch.Modified, machine("c", true, false)},
 			{watch.Modified, machine("a", true, true)}, {watch.Deleted, machine("a", true, true)},
 		}, ""},
-		"whoever makes too many": {Bound{Least: 1, Most: 2}, []event{{watch.Added, machine("c", false, false)}}, "there were 3"},
-		"whoever makes another before one has gone": {Bound{Least: 1, Most: 2}, []event{
+		"too many made": {Bound{Least: 1, Most: 2}, []event{{watch.Added, machine("c", false, false)}}, "there were 3"},
+		"another made before one has gone": {Bound{Least: 1, Most: 2}, []event{
 			{watch.Modified, machine("a", true, true)}, {watch.Added, machine("c", false, false)},
 		}, "there were 3"},
-		"whoever orders too many to go":        {Bound{Least: 2, Most: 3}, []event{{watch.Modified, machine("a", true, true)}}, "only 1 were available"},
-		"whoever removes one without an order": {Bound{Least: 2, Most: 3}, []event{{watch.Deleted, machine("a", true, false)}}, "only 1 were available"},
-		"what loses its readiness":             {Bound{Most: 3}, []event{{watch.Modified, machine("a", false, false)}}, "a has lost its readiness"},
+		"too many ordered to go":       {Bound{Least: 2, Most: 3}, []event{{watch.Modified, machine("a", true, true)}}, "only 1 were available"},
+		"one removed without an order": {Bound{Least: 2, Most: 3}, []event{{watch.Deleted, machine("a", true, false)}}, "only 1 were available"},
+		"what loses its readiness":     {Bound{Most: 3}, []event{{watch.Modified, machine("a", false, false)}}, "a has lost its readiness"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAJournalLooksThroughWhatAnAPIServerHasForgotten(t *testing.T) {
 	version, err := j.look(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 
-	// Nobody watches while one comes and goes.
+	// No watch runs while one comes and goes.
 	g.Expect(environment.Client.Delete(t.Context(), made("goes"))).To(Succeed())
 	g.Expect(j.lookAgain(t.Context(), version)).NotTo(Equal(version))
 	g.Expect(j.Ending()).To(Equal([]string{"goes"}))

@@ -11,8 +11,8 @@ import (
 // panicked is how a Go program says that it dies of a panic, or a controller that it has lived through one.
 var panicked = regexp.MustCompile(`^panic: |^fatal error: |Observed a panic`)
 
-// panics returns what the logs in dir say of panics, a line each. Whoever starts programs again must look there: it would
-// never be seen otherwise that one ended because it is wrong.
+// panics returns what the logs in dir say of panics, a line each. A test that starts programs again must look there: it
+// would never be seen otherwise that one ended because it is wrong.
 func panics(dir string) ([]string, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {

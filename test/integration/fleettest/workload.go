@@ -15,11 +15,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 )
 
 // Workload is a Deployment on the Nodes of one pool, under a disruption budget. Its journal is of its pods, and accuses
-// whoever breaks the budget.
+// what breaks the budget.
 type Workload struct {
 	*Journal
 	member *localfleet.Member

@@ -64,7 +64,7 @@ func (a *agent) expire() (serial string) {
 	return lapsed.SerialNumber.String()
 }
 
-var _ = Describe("An agent whose certificate has expired", func() {
+var _ = Describe("An agent whose certificate has expired", fleettest.Long, func() {
 	It("should be refused by the hub's API server, and join again with a token that is good", func(ctx SpecContext) {
 		a := newAgent(ctx, two, "lapsed", "lapsed")
 		a.join(ctx, joining.AcceptNow)
@@ -75,6 +75,8 @@ var _ = Describe("An agent whose certificate has expired", func() {
 		serial := a.expire()
 		Expect(a.asks(ctx)).To(Satisfy(apierrors.IsUnauthorized), "the time of its certificate is over")
 
+		// The hub deletes a token whose agent has joined, so there has to be another one.
+		a.join(ctx, joining.AcceptNow)
 		a.start()
 		a.expectThawed(ctx)
 		expectWorking(ctx, a.cluster)

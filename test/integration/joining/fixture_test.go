@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 

@@ -38,7 +38,7 @@ var _ = Describe("A fresh agent", func() {
 		report("from the start of an agent that has joined before until it works: %.1f s", time.Since(began).Seconds())
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should wait for its acceptance, say so, and go on when it comes", func(ctx SpecContext) {
+	It("should wait for its acceptance, say so, and go on when it comes", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "asking", "asking")
 		a.join(ctx, joining.AcceptManual)
 		a.start()
@@ -52,7 +52,7 @@ var _ = Describe("A fresh agent", func() {
 		expectWorking(ctx, a.cluster)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should say that it is denied, and join when that is taken back", func(ctx SpecContext) {
+	It("should say that it is denied, and join when that is taken back", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "unwanted", "unwanted")
 		a.join(ctx, joining.AcceptManual)
 		a.start()
@@ -78,7 +78,7 @@ var _ = Describe("A fresh agent", func() {
 		thief.expectThawed(ctx)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should join although hub and API server are killed in the middle of it", func(ctx SpecContext) {
+	It("should join although hub and API server are killed in the middle of it", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "patient", "patient")
 		a.join(ctx, joining.AcceptManual)
 		a.start()
@@ -99,7 +99,7 @@ var _ = Describe("A fresh agent", func() {
 		}
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should work with tokens of its ServiceAccount where the Cluster asks for that", func(ctx SpecContext) {
+	It("should work with tokens of its ServiceAccount where the Cluster asks for that", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "tokens", "tokens")
 		a.join(ctx, joining.AcceptNow, func(r *joining.Request) { r.Credential = v1alpha1.CredentialServiceAccountToken })
 		given, err := os.ReadFile(a.bootstrap)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 

@@ -58,7 +58,7 @@ var _ = Describe("The Lease of a cluster", func() {
 		Expect(uids(ctx)).To(Equal(before), "no Machine was replaced, and no pod")
 	}, SpecTimeout(5*fleettest.Patience))
 
-	It("should let one of two processes of the same agent work", func(ctx SpecContext) {
+	It("should let one of two processes of the same agent work", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "twice", "twice")
 		a.join(ctx, joining.AcceptNow)
 		a.start()
@@ -72,7 +72,7 @@ var _ = Describe("The Lease of a cluster", func() {
 		again.expectThawed(ctx)
 	}, SpecTimeout(3*fleettest.Patience))
 
-	It("should not keep an agent waiting that was killed and starts again", func(ctx SpecContext) {
+	It("should not keep an agent waiting that was killed and starts again", fleettest.Long, func(ctx SpecContext) {
 		a := newAgent(ctx, two, "killed", "killed")
 		a.join(ctx, joining.AcceptNow)
 		a.start()

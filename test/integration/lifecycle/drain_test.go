@@ -34,7 +34,7 @@ var _ = Describe("A Machine under a workload", func() {
 		Expect(web.Verdict()).To(BeEmpty(), "the budget holds at every instant")
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should keep its Node when it is updated in place", func(ctx SpecContext) {
+	It("should keep its Node when it is updated in place", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "inplace", 2)
 		machines := fleet.ExpectReady(ctx, member, "inplace", 2)
@@ -64,7 +64,7 @@ var _ = Describe("A Machine under a workload", func() {
 		Expect(web.Verdict()).To(BeEmpty(), "the budget holds at every instant")
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should refuse a kubelet that the API server does not support", func(ctx SpecContext) {
+	It("should refuse a kubelet that the API server does not support", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[0]
 		template := fleet.NewDeployment(ctx, member, "skewed", 0).Spec.Template
 		template.Spec.Versions.Kubelet = "v1.99.0"

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
@@ -155,7 +155,8 @@ var _ = Describe("What has no Machine", func() {
 		notes := told(ctx, g, member)
 
 		By("putting one Machine back, as it was")
-		restored := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: back.Namespace, Name: back.Name}, Spec: back.Spec}
+		restored := &v1alpha1.Machine{Spec: back.Spec}
+		restored.Namespace, restored.Name, restored.Finalizers = back.Namespace, back.Name, back.Finalizers
 		Expect(fleet.HubClient.Create(ctx, restored)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, restored))).To(Succeed())
@@ -171,7 +172,7 @@ var _ = Describe("What has no Machine", func() {
 		Expect(possessions(ctx, g, member, back.Name)).To(Equal(backHas), "the Machine has taken its own back")
 		Expect(possessions(ctx, g, member, gone.Name)).To(Equal(goneHas), "nothing is removed for a Machine that is missing")
 		Expect(member.Client.Get(ctx, client.ObjectKeyFromObject(pending), pending)).To(Succeed())
-		Expect(pending.Status.Conditions).To(BeEmpty(), "nobody decides on a request without a Machine")
+		Expect(pending.Status.Conditions).To(BeEmpty(), "a request without a Machine is neither approved nor denied")
 
 		By("removing the rest by hand")
 		Expect(member.Client.Delete(ctx, fleettest.PodOf(ctx, g, member, gone.Name))).To(Succeed())
@@ -179,7 +180,7 @@ var _ = Describe("What has no Machine", func() {
 			pods := &corev1.PodList{}
 			g.Expect(member.Client.List(ctx, pods, client.MatchingLabels{v1alpha1.MachineNameLabel: gone.Name})).To(Succeed())
 			g.Expect(pods.Items).To(BeEmpty())
-		}).Should(Succeed(), "the pod ends, and nobody makes another")
+		}).Should(Succeed(), "the pod ends, and no other is made")
 		Expect(member.Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: gone.Name}})).To(Succeed())
 		for _, request := range append(approved, *pending) {
 			Expect(member.Client.Delete(ctx, &request)).To(Succeed())

@@ -4,13 +4,9 @@ package lifecycle
 import (
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -18,12 +14,7 @@ import (
 var fleet *fleettest.Fleet
 
 func TestLifecycle(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Lifecycle")
+	fleettest.Run(t, "Lifecycle")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -61,7 +63,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 		expectIdle()
 	}, SpecTimeout(timeout))
 
-	It("should say in Open Cluster Management's terms that a cluster is down, and that nobody knows", func(ctx SpecContext) {
+	It("should say in Open Cluster Management's terms that a cluster is down, and that its state is not known", func(ctx SpecContext) {
 		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
 		report(ctx, name, func(status *v1alpha1.ClusterStatus) { reachable(status, metav1.ConditionFalse) })
 		Eventually(available(ctx, name)).Should(Equal(metav1.ConditionFalse))
@@ -73,7 +75,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 		Eventually(taintKeys(ctx, name)).Should(BeEmpty())
 	}, SpecTimeout(timeout))
 
-	It("should leave the ManagedCluster of somebody else alone", func(ctx SpecContext) {
+	It("should leave the ManagedCluster of another client alone", func(ctx SpecContext) {
 		foreign := accepted(ctx, newName(), nil)
 		join(ctx, foreign.Name)
 		Eventually(clusterOf(ctx, foreign.Name)).Should(HaveField("Status.Conditions", ContainElement(And(
@@ -139,15 +141,53 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 			Expect(testenv.ManagedClusters.Uninstall(ctx, environment.Client)).To(Succeed())
 			Expect(testenv.ClusterProfiles.Uninstall(ctx, environment.Client)).To(Succeed())
 			expectIdle()
-			Eventually(mirrored).Should(BeNil(), "nobody would keep it true")
+			Eventually(mirrored).Should(BeNil(), "no controller would keep it true")
 			Expect(testenv.ManagedClusters.Install(ctx, environment.Client)).To(Succeed())
 			Expect(testenv.ClusterProfiles.Install(ctx, environment.Client)).To(Succeed())
 			Eventually(available(ctx, name)).Should(Equal(metav1.ConditionTrue))
-			Eventually(available(ctx, conflict.Name)).Should(Equal(metav1.ConditionTrue), "nobody else's is there now")
+			Eventually(available(ctx, conflict.Name)).Should(Equal(metav1.ConditionTrue), "no other object is there now")
 		}
 	}, SpecTimeout(timeout))
 
-	It("should agree with Open Cluster Management's own controllers", func(ctx SpecContext) {
-		agreeWithRegistration(ctx)
-	}, SpecTimeout(timeout))
+	Describe("beside Open Cluster Management's own programs", Ordered, func() {
+		BeforeAll(func(ctx SpecContext) {
+			withPrograms(ctx)
+			Expect(manifests.Apply(ctx, environment.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
+			startController("registration")
+			startController("placement")
+		}, NodeTimeout(timeout))
+
+		It("should agree with registration's controllers", func(ctx SpecContext) {
+			agreeWithRegistration(ctx)
+		}, SpecTimeout(timeout))
+
+		It("should have Placements choose mirrors by their labels, and leave one out while its agent is stopped", func(ctx SpecContext) {
+			placeWithoutWebhooks(ctx)
+		}, SpecTimeout(timeout))
+
+		Describe("with its webhooks", Ordered, func() {
+			// Mirrors of these Clusters were made before the webhooks.
+			var changed, refused string
+			BeforeAll(func(ctx SpecContext) {
+				changed, refused = newName(), newName()
+				for _, before := range []string{changed, refused} {
+					join(ctx, before)
+					Eventually(available(ctx, before)).Should(Equal(metav1.ConditionTrue))
+				}
+				startWebhooks(ctx)
+			}, NodeTimeout(timeout))
+
+			It("should create and change mirrors, which are put into the default ManagedClusterSet", func(ctx SpecContext) {
+				mirrorThroughWebhooks(ctx, changed)
+			}, SpecTimeout(timeout))
+
+			It("should say what the webhooks refuse and what to do, and recover", func(ctx SpecContext) {
+				refuseWithoutRight(ctx, refused)
+			}, SpecTimeout(timeout))
+
+			It("should have Placements tolerate a stopped agent for tolerationSeconds", func(ctx SpecContext) {
+				placeWithWebhooks(ctx)
+			}, SpecTimeout(timeout))
+		})
+	})
 })

@@ -2,8 +2,6 @@ package ocm
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,51 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/process"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
-
-// registrationProgram names, in the environment, Open Cluster Management's registration program (cmd/registration of
-// open-cluster-management.io/ocm). It takes too long to build for every run, so without it the spec is skipped.
-const registrationProgram = "HOLLOWFLEET_OCM_REGISTRATION"
 
 // cleanupFinalizer is what the registration controller puts on every ManagedCluster that it has seen.
 const cleanupFinalizer = "cluster.open-cluster-management.io/resource-cleanup"
-
-// startRegistration runs the real registration controller until the spec ends.
-func startRegistration(ctx context.Context) {
-	GinkgoHelper()
-	path := os.Getenv(registrationProgram)
-	if path == "" {
-		Skip("$" + registrationProgram + " names no program")
-	}
-	for _, dir := range []string{"cluster/v1beta2", "work/v1", "addon/v1beta1"} {
-		kinds := testenv.Kinds{Module: testenv.ManagedClusters.Module, Dir: dir}
-		Expect(kinds.Install(ctx, environment.Client)).To(Succeed())
-	}
-	dir := GinkgoT().TempDir()
-	log := filepath.Join(dir, "registration.log")
-	started, err := process.Start(process.Spec{
-		Name: "registration", Path: path, LogFile: log,
-		Args: []string{"controller", "--kubeconfig", environment.Cluster.AdminKubeconfig(), "--namespace", "default",
-			"--disable-leader-election", "--listen", freeAddress()},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		Expect(started.Stop(quiet)).To(Succeed())
-		if content, err := os.ReadFile(log); err == nil {
-			GinkgoWriter.Println(string(content))
-		}
-	})
-}
-
-// freeAddress is a loopback address that nobody listens on. The program refuses port 0.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := testenv.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
-}
 
 // expectNoFight looks at a ManagedCluster for long enough to see two controllers undo each other's writes.
 func expectNoFight(ctx context.Context, name string) {
@@ -78,7 +35,6 @@ func expectNoFight(ctx context.Context, name string) {
 
 func agreeWithRegistration(ctx context.Context) {
 	GinkgoHelper()
-	startRegistration(ctx)
 	name := newName()
 	cluster := join(ctx, name)
 	Eventually(available(ctx, name)).ShouldNot(BeEmpty(), "the mirror is there")

@@ -19,13 +19,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	clusterprofilev1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -37,12 +39,11 @@ var (
 	seen = &record{}
 )
 
+// hubUser is the hub's service account.
+const hubUser = "system:serviceaccount:hollowfleet-system:hollowfleet-hub"
+
 func TestOCM(t *testing.T) {
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Open Cluster Management")
+	fleettest.Run(t, "Open Cluster Management")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -55,6 +56,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(environment.Stop()).To(Succeed()) })
 	known := scheme.New()
 	Expect(clusterv1.Install(known)).To(Succeed())
+	Expect(clusterv1beta1.Install(known)).To(Succeed())
+	Expect(clusterv1beta2.Install(known)).To(Succeed())
 	Expect(clusterprofilev1alpha1.AddToScheme(known)).To(Succeed())
 	api, err = client.New(environment.Config, client.Options{Scheme: known})
 	Expect(err).NotTo(HaveOccurred())
@@ -65,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // runHub runs a hub with the rights of its service account and no others, until the suite ends.
 func runHub(logger logr.Logger) {
 	config := rest.CopyConfig(environment.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
+	config.Impersonate = rest.ImpersonationConfig{UserName: hubUser}
 	config.Wrap(seen.wrap)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -114,7 +117,7 @@ func (r *record) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// refusesEverybody tells whether the API server takes no such object from anybody, because its kind is being removed.
+// refusesEverybody tells whether the API server takes no such object from any client, because its kind is being removed.
 func refusesEverybody(response *http.Response) bool {
 	content, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
@@ -144,6 +147,15 @@ func (r *record) complaints() []string {
 		}
 	}
 	return found
+}
+
+// takeRefused are the requests that the API server forbade, which are no complaints from now on.
+func (r *record) takeRefused() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.refused
+	r.refused = nil
+	return taken
 }
 
 // logged is the number of lines that the hub has logged.

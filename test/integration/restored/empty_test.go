@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
-var _ = Describe("A hub whose API server comes back with nothing in it, under agents that run on", func() {
+var _ = Describe("A hub whose API server comes back with nothing in it, under agents that run on", fleettest.Long, func() {
 	It("should get nothing deleted, and be acknowledged when it has been set up anew", func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, busy, "bereft", 2)
 		fleet.ExpectReady(ctx, busy, "bereft", 2)
@@ -39,7 +39,7 @@ var _ = Describe("A hub whose API server comes back with nothing in it, under ag
 		Expect(fleet.Join(ctx, idle)).To(Succeed())
 		Expect(clusterOf(ctx, NewWithT(GinkgoT()), fleet, busy.Name).UID).NotTo(Equal(before))
 		expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubChanged)
-		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and asks nobody.
+		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and goes on without a person.
 		waiting := fleet.NewDeployment(ctx, busy, "anew", 1)
 		expectStill(ctx, fleet, was)
 
@@ -81,7 +81,7 @@ func install(ctx context.Context) {
 }
 
 // expectShutOut waits until the agent has frozen, and asks that for a while nothing comes or goes in the cluster. An API
-// server that knows the agent's certificate and no right of anybody says 403, as one does whose cluster is denied.
+// server that knows the agent's certificate and no right of any user says 403, as one does whose cluster is denied.
 func expectShutOut(ctx context.Context, was world) {
 	GinkgoHelper()
 	shutOut := fleettest.Frozenz{Frozen: true, Reason: v1alpha1.ReasonDenied}

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -128,7 +128,7 @@ func clusterOf(ctx context.Context, g Gomega, hub *fleettest.Fleet, name string)
 	return cluster
 }
 
-// expectAtWork waits until hub and agent work for a cluster, which asks nobody for anything.
+// expectAtWork waits until hub and agent work for a cluster without a person's help.
 func expectAtWork(ctx context.Context, hub *fleettest.Fleet, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega, ctx context.Context) {

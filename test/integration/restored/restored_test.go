@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -35,7 +35,7 @@ var _ = Describe("A hub that is restored from a backup", func() {
 		putBack()
 		startHub(ctx)
 		finding := expectStrange(ctx, fleet, busy.Name, v1alpha1.ReasonHubRestored)
-		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and asks nobody.
+		expectAtWork(ctx, fleet, idle.Name) // It has nothing to lose, and goes on without a person.
 		Expect(machines(ctx, NewWithT(GinkgoT()), fleet)).To(Equal(backedUp))
 		fleet.Scale(ctx, deployment, 5)
 		expectStill(ctx, fleet, was)
@@ -65,7 +65,7 @@ var _ = Describe("A hub that is restored from a backup", func() {
 	}, SpecTimeout(6*fleettest.Patience))
 })
 
-var _ = Describe("A hub process that runs on while its API server is restored", func() {
+var _ = Describe("A hub process that runs on while its API server is restored", fleettest.Long, func() {
 	It("should notice, end, and be careful when it is started again", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, busy, "under", 2)
 		fleet.ExpectReady(ctx, busy, "under", 2)
@@ -108,7 +108,7 @@ var _ = Describe("A hub process that runs on while its API server is restored", 
 })
 
 var _ = Describe("A new hub", func() {
-	It("should be acknowledged before the instances of another one are worked on, and so should that one again", func(ctx SpecContext) {
+	It("should be acknowledged before the instances of another one are worked on, and so should that one again", fleettest.Long, func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, busy, "kept", 2)
 		fleet.ExpectReady(ctx, busy, "kept", 2)
 		was := look(ctx, NewWithT(GinkgoT()))
@@ -150,7 +150,7 @@ var _ = Describe("A new hub", func() {
 	}, SpecTimeout(3*fleettest.Patience))
 })
 
-var _ = Describe("A hub that has lost all Machines of a cluster", func() {
+var _ = Describe("A hub that has lost all Machines of a cluster", fleettest.Long, func() {
 	It("should be acknowledged before anything else is made there", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, busy, "lost", 2)
 		fleet.ExpectReady(ctx, busy, "lost", 2)

@@ -5,13 +5,9 @@ package restored
 import (
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -22,13 +18,7 @@ var (
 )
 
 func TestRestored(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Restored")
+	fleettest.Run(t, "Restored")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

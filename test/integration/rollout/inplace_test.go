@@ -34,7 +34,7 @@ var _ = Describe("A MachineDeployment with strategy InPlace", func() {
 		Expect(web.Verdict()).To(BeEmpty(), "the disruption budget holds at every instant")
 	}, SpecTimeout(5*fleettest.Patience))
 
-	It("should update a Machine only when its label says so if the trigger is Manual", func(ctx SpecContext) {
+	It("should update a Machine only when its label says so if the trigger is Manual", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "manual", 2, inPlace(v1alpha1.InPlaceManual))
 		before, cordons := p.identities(ctx), p.cordons(ctx)
 		p.upgrade(ctx)
@@ -58,7 +58,7 @@ var _ = Describe("A MachineDeployment with strategy InPlace", func() {
 		Expect(p.identities(ctx)).To(Equal(before), "nothing is replaced")
 	}, SpecTimeout(5*fleettest.Patience))
 
-	It("should go back in place, with the fields that replace nothing (CAPI #8392)", func(ctx SpecContext) {
+	It("should go back in place, with the fields that replace nothing (CAPI #8392)", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "undone", 2, inPlace(v1alpha1.InPlaceAuto))
 		before := p.identities(ctx)
 		tiers := func(g Gomega, ctx context.Context) (tiers []string) {
@@ -85,7 +85,7 @@ var _ = Describe("A MachineDeployment with strategy InPlace", func() {
 		Expect(output).To(ContainSubstring("9"), "it has no such revision")
 	}, SpecTimeout(5*fleettest.Patience))
 
-	It("should let a Machine go that is deleted while it is updated", func(ctx SpecContext) {
+	It("should let a Machine go that is deleted while it is updated", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "torn", 2, inPlace(v1alpha1.InPlaceAuto))
 		// No pod of the workload may go, so the drain for the update cannot end by itself.
 		web := fleet.NewWorkload(ctx, p.member, p.Name, 2, 2)

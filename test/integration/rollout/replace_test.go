@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -25,7 +25,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		witness.Expect(ctx, 8, 4)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should replace a Machine only when somebody deletes it if the strategy is OnDelete", func(ctx SpecContext) {
+	It("should replace a Machine only when a user deletes it if the strategy is OnDelete", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "ondelete", 2, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete})
 		before := p.identities(ctx)
 		p.upgrade(ctx)
@@ -44,7 +44,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		p.rolledOut(ctx, newer)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should remove all old Machines before it makes new ones if the strategy is Recreate", func(ctx SpecContext) {
+	It("should remove all old Machines before it makes new ones if the strategy is Recreate", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "recreate", 3, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
 		witness := fleet.Watch(ctx, p.member, p.Name)
 		witness.Machines.Hold(fleettest.Bound{Most: 3})
@@ -53,7 +53,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		witness.Expect(ctx, 6, 3)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should finish although an old Machine is not available and none may be missing (CAPI PR #13020, MCM PR #733)", func(ctx SpecContext) {
+	It("should finish although an old Machine is not available and none may be missing (CAPI PR #13020, MCM PR #733)", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "deadlock", 2, rolling(1, 0))
 		ill := p.machines(ctx)[0]
 		pod := fleettest.PodOf(ctx, NewWithT(GinkgoT()), p.member, ill.Name)
@@ -63,7 +63,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(&ill), &ill)).To(Succeed())
 			g.Expect(fleettest.MachineReady(&ill)).To(BeFalse())
-		}).Should(Succeed(), "nobody hears of the Node")
+		}).Should(Succeed(), "the kubelet of the Node is silent")
 
 		witness := fleet.Watch(ctx, p.member, p.Name)
 		witness.Machines.Hold(fleettest.Bound{Least: 1, Most: 3})
@@ -73,7 +73,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		Expect(witness.Machines.Verdict()).To(BeEmpty())
 	}, SpecTimeout(6*fleettest.Patience))
 
-	It("should replace a lost Machine by its own template while it is paused (CAPI #3568)", func(ctx SpecContext) {
+	It("should replace a lost Machine by its own template while it is paused (CAPI #3568)", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "paused", 2, rolling(1, 0))
 		Expect(p.rollout(ctx, "pause")).To(ContainSubstring("paused"))
 		p.upgrade(ctx)
@@ -89,7 +89,7 @@ var _ = Describe("A MachineDeployment that replaces its Machines", func() {
 		p.rolledOut(ctx, newer)
 	}, SpecTimeout(5*fleettest.Patience))
 
-	It("should lose nothing to a kubelet that the API server does not support, and go back", func(ctx SpecContext) {
+	It("should lose nothing to a kubelet that the API server does not support, and go back", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "unsupported", 2, v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate})
 		before := p.identities(ctx)
 		witness := fleet.Watch(ctx, p.member, p.Name)

@@ -37,7 +37,7 @@ func answerOf(err error) answer {
 		return allowed
 	case errors.As(err, &denied):
 		return approver
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'hollowfleet-agents'"):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'hollowfleet-"):
 		return policy
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
 		return rbac

@@ -48,7 +48,7 @@ func chapters() []chapter {
 		{"Its own namespace", "What the agent of cluster `a` may not do elsewhere in its own namespace.", agentOf(clusterA), ownNamespace()},
 		{"More rights", "How the agent of cluster `a` may not come to more rights.", agentOf(clusterA), escalation()},
 		{"Another certificate", "What the agent of cluster `a` may not ask a certificate for. The hub denies what RBAC and the policy cannot see.", agentOf(clusterA), certificates()},
-		{"The join token", "Whoever holds the join token of cluster `a`.", tokenOf(clusterA), joinToken()},
+		{"The join token", "A client with the join token of cluster `a`.", tokenOf(clusterA), joinToken()},
 		{"The agent with a ServiceAccount", "The agent of cluster `s`, whose credential is a token of its ServiceAccount.", agentOf(clusterS), account()},
 	}, mistakes())
 }

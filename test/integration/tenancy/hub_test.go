@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
 )
 
 const (
@@ -54,7 +54,7 @@ func startHub(ctx context.Context) *testHub {
 	Expect(err).NotTo(HaveOccurred())
 	install, err := process.Start(process.Spec{
 		Name: "hub install", Path: binary, Args: []string{"install", "--kubeconfig", environment.Cluster.AdminKubeconfig()},
-		LogFile: filepath.Join(environment.Cluster.Dir(), "install.log"),
+		LogFile: filepath.Join(GinkgoT().TempDir(), "install.log"),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, install.Done()).Should(BeClosed(), "hub install ends")
@@ -70,7 +70,7 @@ func (h *testHub) startProcess(ctx context.Context) {
 	kubeconfig, err := h.Cluster.Kubeconfig(ctx, "hollowfleet-hub", "hollowfleet:hub")
 	Expect(err).NotTo(HaveOccurred())
 	h.process, err = process.Start(process.Spec{
-		Name: "hub", Path: binary, LogFile: filepath.Join(h.Cluster.Dir(), "hub.log"),
+		Name: "hub", Path: binary, LogFile: filepath.Join(GinkgoT().TempDir(), "hub.log"),
 		Args: []string{"--kubeconfig", kubeconfig, "--health-address", "127.0.0.1:0", "--metrics-address", "0"},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -60,7 +60,7 @@ func expectUndecided(ctx context.Context, with *rest.Config, name string) {
 		csr := signingRequest(name, []byte{})
 		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(csr), csr)).To(Succeed())
 		g.Expect(csr.Status.Conditions).To(BeEmpty())
-	}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "nobody decides on the request of %s", name)
+	}).WithTimeout(still).WithPolling(fleettest.Glance).Should(Succeed(), "the request of %s is neither approved nor denied", name)
 }
 
 // story returns the reasons of the events about a Cluster.
@@ -258,7 +258,7 @@ var _ = Describe("A cluster that has joined", func() {
 		expectUntouched(ctx, "removed")
 	}, NodeTimeout(specTimeout))
 
-	It("should lose its access even if somebody takes the hub's finalizer off", func(ctx SpecContext) {
+	It("should lose its access even if a user takes the hub's finalizer off", func(ctx SpecContext) {
 		agent, token := joined(ctx, "forced")
 		hub.stopProcess()
 		Expect(hub.Client.Delete(ctx, cluster("forced", v1alpha1.ClusterSpec{}))).To(Succeed())

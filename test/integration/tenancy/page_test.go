@@ -29,8 +29,62 @@ All else is refused by the hub's API server, whatever the agent's code does:
 - **The hub's approver** reads what a certificate is asked for. It denies what is not exactly the asker's own identity.
 
 Each row below is tried by a test against a real API server, with a certificate that was got by joining. There are
-clusters ` + "`a`, `ab` and `b`, and `s`" + `, which uses tokens of a ServiceAccount. The last three chapters try identities and
-roles that the hub never gives.
+clusters ` + "`a`, `ab` and `b`, and `s`" + `, which uses tokens of a ServiceAccount. The chapters from "An identity of two
+clusters" on try identities and roles that the hub never gives.
+`
+
+// attacksOnNodes is the part of the page whose attempts need a workload cluster.
+const attacksOnNodes = `
+## Nodes of a workload cluster
+
+What a hub user can do to a Node that Hollowfleet did not make. [The design](design/2026-11-24-node-ownership.md) says what
+proves that a Node is a Machine's.
+
+| attack | answer | test |
+|---|---|---|
+| create a Machine with the name of a Node, to take over its identity | no instance is made and no certificate approved while that Node exists; the Machine says so (` + "`NodeNameConflict`" + `) | ` +
+	"`test/integration/lifecycle`" + ` "should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone" |
+| create a Machine with name and provider ID of a Node, to label, taint and drain it and to delete it with the Machine | refused by the admission policy; if an administrator does it, the Machine is invalid and the Node is left alone | ` +
+	"`test/integration/lifecycle`" + ` "should not be labelled, tainted, drained or deleted for a Machine with its provider ID" |
+| set the provider ID of a Node on a Machine of its name | refused by the admission policy | ` +
+	"`test/integration/lifecycle`" + ` "should not be labelled, tainted, drained or deleted for a Machine with its provider ID" |
+| let a hollow-node of a running Machine renew its certificate after a Node of another took the place of its own | left alone by the agent's approver | ` +
+	"`agent/internal/csrapprover`" + ` "should not renew" |
+| replace the Node of a Machine by another of its name, and update the Machine to have the pods evicted | nothing is evicted | ` +
+	"`agent/internal/machine`" + ` "should evict nothing for an update from a node that took the place of its own" |
+`
+
+// attacksOnAgents are tried by the tests of the packages that are named.
+const attacksOnAgents = `
+## Agents
+
+What others can do to an agent, or with what is an agent's. [How a process is told from its copies](design/2026-11-24-agent-identity.md)
+and [when a join token ends](design/2026-11-24-join-tokens.md) are on pages of their own.
+
+| attack | answer | test |
+|---|---|---|
+| copy the credential directory of an agent, and start another agent with it | it stands by until the Lease has expired | ` + "`" + `agent/internal/clientcert` + "`" + ` TestACopiedDirectoryKnowsNoPredecessor; ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestAProcessGoesOnWithTheLeaseOfItsPredecessor |
+| copy a running machine with its memory | the one whose renewal comes second stops and ends | ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestACopyOfARunningAgentStops |
+| suspend the machine of an agent until its Lease has expired | it does nothing before it holds the Lease again | ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestASuspendedAgentHoldsNoLease, TestAtMostOneAgentActs |
+| use a join token after its agent has joined | the hub has deleted it; before that, the certificate makes a warning event | ` + "`" + `hub/internal/csrapprover` + "`" + ` TestATokenIsDeletedWhenItsAgentIsConnected |
+| exchange the kubeconfig of a running agent for an administrator's | the agent goes on with its own | ` + "`" + `agent/internal/clientcert` + "`" + ` TestAnotherIdentityIsNotFollowed; ` + "`" + `agent` + "`" + ` TestAnotherIdentityIsNotTakenWhileTheAgentRuns |
+| give an agent a bootstrap kubeconfig with a server over http, or one that is not verified | it sends no token there | ` + "`" + `agent/internal/clientcert` + "`" + ` TestABootstrapKubeconfigNamesAServerThatShowsWhoItIs |
+| lead the address of the workload cluster to another cluster | the agent freezes | ` + "`" + `agent/internal/clients` + "`" + ` TestProbesFailForAnotherCluster |
+| answer a deletion with "come again", and let the agent freeze meanwhile | it is not sent again | ` + "`" + `agent/internal/freeze` + "`" + ` TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile |
+| stop an agent while deletions wait, and let it go on | it is frozen, and decides anew after the thaw | ` + "`" + `agent/internal/freeze` + "`" + ` TestWhatWasDecidedBeforeAThawIsNotDoneAfterIt; ` + "`" + `test/integration/faults` + "`" + ` "should stand it: [stop the agent]" |
+| set the agent's clock ahead to have drains given up | each drain has its whole time | ` + "`" + `agent/internal/machine` + "`" + ` "should give a drain its whole time when the agent's clock is ahead of the hub's" |
+| let a Machine be missing on the hub, or be deleted in a stale cache only | nothing is removed | ` + "`" + `agent/internal/machine` + "`" + ` "should remove nothing for a machine that is missing on the hub", "should remove nothing when it is being deleted in the cache and missing on the hub" |
+| restore the hub from a backup, or put another hub in its place | the agent freezes until a person acknowledges it | ` + "`" + `test/integration/restored` + "`" + ` "should be acknowledged before anything comes or goes for what it says" |
+| ask for the certificate of a kubelet with the token of another Machine | no certificate is approved | ` + "`" + `agent` + "`" + ` TestAnotherMachinesTokenGetsNoIdentity |
+| create a Machine for another cluster in the namespace of this one | it is invalid, and gets no instance | ` + "`" + `agent/internal/machine` + "`" + ` "should refuse another cluster's machine" |
+| give a MachineClass fields of a pod, such as a hostPath volume or an image | it is invalid: the configuration has a fixed set of fields | ` + "`" + `agent/driver/hollow` + "`" + ` "an unknown field" |
+| name a Machine like a pod or Secret of another cluster in one host namespace | it is left alone | ` + "`" + `agent/driver/hollow` + "`" + ` TestAnotherClustersPodIsNotTouched |
+| write a quantity that takes hours to compute, in a status, a class, a provider configuration or an annotation | refused before it is parsed | ` + "`" + `apis/v1alpha1` + "`" + ` TestCostlyQuantitiesAreNotParsed; ` + "`" + `agent/driver/hollow` + "`" + ` "a costly quantity"; ` + "`" + `hub/internal/admission` + "`" + ` "a costly capacity" |
+| write a status of more than a megabyte, with the certificate of an agent | refused by the schema: every field of a status has a limit | ` + "`" + `test/api` + "`" + ` TestStatusesAreBounded |
+| put escape codes for a terminal into a message of an agent | kubectl hollow prints them escaped | ` + "`" + `hub/internal/cli` + "`" + ` TestControlCharactersOfAnAgentDoNotReachTheTerminal |
+| set the agent's clock back to have the hub taken for a restored one | the hub counts as the same | ` + "`" + `agent/internal/hubidentity` + "`" + ` TestAClockThatIsSetBackIsNoRestore |
+| read the private key of an agent as another user of its machine | directory and files are readable to the agent's user alone | ` + "`" + `agent/internal/clientcert` + "`" + ` TestJoin |
+| read profiles from the port for health or metrics | they are served on an address of their own, and only where asked | ` + "`" + `hub` + "`" + ` TestHubServesProfilesWhereAsked |
 `
 
 // makePage renders the table.
@@ -45,6 +99,8 @@ func makePage() []byte {
 			counts[tried.want]++
 		}
 	}
+	text.WriteString(attacksOnNodes)
+	text.WriteString(attacksOnAgents)
 	text.WriteString("\n## In numbers\n\n| answer | attempts |\n|---|---|\n")
 	for _, given := range []answer{allowed, rbac, policy, approver, kind, server} {
 		fmt.Fprintf(&text, "| %s | %d |\n", given, counts[given])

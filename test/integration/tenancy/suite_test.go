@@ -4,23 +4,13 @@ package tenancy
 import (
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 func TestTenancy(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Tenancy")
+	fleettest.Run(t, "Tenancy")
 }
 
 // hub is shared by all specs, which keep apart by the names of their clusters.

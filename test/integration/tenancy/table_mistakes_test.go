@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// as acts as an identity that nobody gets from the hub, as an administrator may make it by a mistake.
+// as acts as an identity that the hub never gives, as an administrator may make it by a mistake.
 func as(user string, groups ...string) func() client.WithWatch {
 	return func() client.WithWatch {
 		config := rest.CopyConfig(hub.Config)
@@ -38,21 +38,22 @@ func withRole(role string, probe client.ObjectList, act do) do {
 	}
 }
 
-// mistakes are what only the policy stops, should somebody give too much.
+// mistakes are what only the policy stops, should an administrator give too much.
 func mistakes() []chapter {
 	two := as("two", v1alpha1.AgentGroupPrefix+clusterA, v1alpha1.AgentGroupPrefix+clusterB)
 	both := as("both", v1alpha1.AgentGroupPrefix+clusterA, v1alpha1.JoinGroupPrefix+clusterA)
 	admin := func(act do) do { return withRole("cluster-admin", &corev1.SecretList{}, act) }
 	return []chapter{
-		{"An identity of two clusters", "Nobody gets one from the hub. Should an administrator make one, it writes nothing.", two, []attempt{
+		tenantChapter(),
+		{"An identity of two clusters", "The hub gives no such identity. Should an administrator make one, it writes nothing.", two, []attempt{
 			{"write the status of a Machine of `a`", policy, "exactly one cluster", mergeStatus(machine(clusterA, machineName), `{"status":{"phase":"Failed"}}`)},
 			{"create the Lease of `b`", policy, "exactly one cluster", create(lease(clusterB, v1alpha1.AgentLeaseName))},
 			{"ask for the certificate of `a`", policy, "exactly one cluster", create(signingRequest(clusterA, nil))},
 		}},
-		{"An agent that is a join token too", "Nobody gets such an identity either.", both, []attempt{
+		{"An agent that is a join token too", "The hub gives no such identity either.", both, []attempt{
 			{"write the status of a Machine of `a`", policy, "exactly one cluster", mergeStatus(machine(clusterA, machineName), `{"status":{"phase":"Failed"}}`)},
 		}},
-		{"A role too many", "The agent of cluster `a`, to which somebody has given `cluster-admin`.", agentOf(clusterA), []attempt{
+		{"A role too many", "The agent of cluster `a`, to which an administrator has given `cluster-admin`.", agentOf(clusterA), []attempt{
 			{"create a Secret in its namespace", policy, "may not create secrets", admin(create(&corev1.Secret{ObjectMeta: in(clusterA, "x")}))},
 			{"delete a Machine of its namespace", policy, "may not delete hollowfleet.io machines", admin(remove(machine(clusterA, machineName)))},
 			{"write the status of a Machine of `b`", policy, "metadata.namespace", admin(mergeStatus(machine(clusterB, machineName), `{"status":{"phase":"Failed"}}`))},

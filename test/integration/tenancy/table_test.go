@@ -134,7 +134,7 @@ func ownMachines() []attempt {
 		{"make itself the owner of a Machine", policy, "metadata: an agent",
 			merge(mine, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`)},
 		{"put another finalizer on a Machine", policy, "metadata.finalizers", merge(mine, fmt.Sprintf(finalizer, "example.com/stuck"))},
-		{"take somebody's finalizer off a Machine", policy, "metadata.finalizers", prepared(makeHeld, merge(held, `{"metadata":{"finalizers":null}}`))},
+		{"take another client's finalizer off a Machine", policy, "metadata.finalizers", prepared(makeHeld, merge(held, `{"metadata":{"finalizers":null}}`))},
 		{"write the condition Frozen of a Machine", policy, "Frozen is the hub's", mergeStatus(mine, `{"status":{"conditions":[`+fmt.Sprintf(condition, v1alpha1.FrozenCondition)+`]}}`)},
 	}
 }
@@ -212,7 +212,7 @@ func updatePatch(object *v1alpha1.Cluster, change func(*v1alpha1.Cluster)) do {
 	}
 }
 
-// impersonating reads something as somebody else.
+// impersonating reads something as another user.
 func impersonating(user string, groups ...string) do {
 	return func(ctx context.Context, _ client.WithWatch) error {
 		config := rest.CopyConfig(hub.agents[clusterA])

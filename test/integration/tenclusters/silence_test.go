@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -53,7 +53,7 @@ func slowest(of map[string]time.Duration) time.Duration {
 	return slices.Max(slices.Collect(maps.Values(of)))
 }
 
-var _ = Describe("Ten clusters", func() {
+var _ = Describe("Ten clusters", fleettest.Long, func() {
 	It("should not notice that one of them is silent", func(ctx SpecContext) {
 		var herds []herd
 		for _, member := range fleet.Members {

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -25,13 +22,7 @@ var (
 )
 
 func TestTenClusters(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(fleettest.Patience)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(fleettest.Glance)
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Ten clusters")
+	fleettest.Run(t, "Ten clusters")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

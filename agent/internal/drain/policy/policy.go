@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// abandonAfter is how long past its deletion a pod of a Node that nobody hears of is waited for. No kubelet
+	// abandonAfter is how long past its deletion a pod of a Node whose kubelet is silent is waited for. No kubelet
 	// will ever say that it has ended.
 	abandonAfter = 5 * time.Minute
 
@@ -36,7 +36,7 @@ type Round struct {
 	Refused []Refusal
 	// Misconfigured are the budgets that will never allow an eviction of a refused pod.
 	Misconfigured []Budget
-	// More: the round ended because it had evicted enough, and some of Refused have not been tried at all.
+	// More: the round ended before its pods did. It had evicted enough, or some of Refused have not been tried at all.
 	More bool
 }
 
@@ -55,8 +55,8 @@ type Report struct {
 	Recheck time.Duration
 }
 
-// Split tells apart the pods to evict now and those that are being deleted already. Pods of a Node that nobody
-// hears of are in neither once they are given up. since returns the time since another that counts: a kubelet that
+// Split tells apart the pods to evict now and those that are being deleted already. Pods of a Node whose
+// kubelet is silent are in neither once they are given up. since returns the time since another that counts: a kubelet that
 // was cut off has had no chance to say that a pod has ended.
 func Split(pods []corev1.Pod, unreachable bool, since func(time.Time) time.Duration) (evict, leaving []corev1.Pod) {
 	for _, pod := range pods {
@@ -70,9 +70,9 @@ func Split(pods []corev1.Pod, unreachable bool, since func(time.Time) time.Durat
 	return evict, leaving
 }
 
-// Judge tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time. However late
+// Evaluate tells where a drain stands that has taken elapsed of the time it may take, not counting frozen time. However late
 // it begins, each pod is tried once: a round that could not try all is followed by another, and each takes many away.
-func Judge(round Round, elapsed, timeout time.Duration) Report {
+func Evaluate(round Round, elapsed, timeout time.Duration) Report {
 	left := left(round)
 	switch {
 	case len(left) == 0:

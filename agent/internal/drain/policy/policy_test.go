@@ -43,7 +43,7 @@ func TestSplit(t *testing.T) {
 	}
 	evict, leaving = Split(pods, true, since)
 	if names(evict) != "stays" || names(leaving) != "leaves" {
-		t.Errorf("on a node that nobody hears of: evict %q, wait for %q", names(evict), names(leaving))
+		t.Errorf("on a node whose kubelet is silent: evict %q, wait for %q", names(evict), names(leaving))
 	}
 	_, leaving = Split(pods, true, func(t time.Time) time.Duration { return now.Sub(t) - 59*time.Minute })
 	if names(leaving) != "leaves stuck" {
@@ -91,7 +91,7 @@ func TestJudge(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.round.Refused = slices.Clone(test.round.Refused)
-			got := Judge(test.round, test.elapsed, timeout)
+			got := Evaluate(test.round, test.elapsed, timeout)
 			want := Report{Over: test.over, Status: metav1.ConditionFalse, Reason: test.reason, Message: test.message, Recheck: test.recheck}
 			if test.reason == v1alpha1.ReasonDrained {
 				want.Status = metav1.ConditionTrue
@@ -113,7 +113,7 @@ func TestADrainEnds(t *testing.T) {
 		}
 		looks := 0
 		for elapsed := time.Duration(0); ; looks++ {
-			report := Judge(round, elapsed, timeout)
+			report := Evaluate(round, elapsed, timeout)
 			if report.Over {
 				if elapsed != timeout {
 					t.Fatalf("over after %s of %s", elapsed, timeout)

@@ -34,7 +34,7 @@ func TestDrainingSince(t *testing.T) {
 		"broken off by an invalid configuration":  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdateFailed, 2}, false},
 		"ordered and taken back":                  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonUpdating, 2}, false},
 		"of an update that has its turn no more":  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingUpdate, 2}, false},
-		"of no update that anybody has heard of":  {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, "", 2}, false},
+		"of an update that is not known":          {told{metav1.ConditionFalse, v1alpha1.ReasonDraining, "", 2}, false},
 		"never begun, though an update is on now": {told{"", "", v1alpha1.ReasonDraining, 2}, false},
 	}
 	for name, test := range tests {

@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,13 @@ type Terminal struct {
 	Node bool
 }
 
+// Unresolved is why it is not known what a Machine is to be: its MachineClass could not be read.
+type Unresolved struct {
+	// Reason is one of the reasons of package v1alpha1.
+	Reason  string
+	Message string
+}
+
 // Observation is what is known of a Machine that is not being deleted.
 type Observation struct {
 	Machine *v1alpha1.Machine
@@ -46,20 +54,23 @@ type Observation struct {
 	Frozen bool
 	// Terminal is nil when configuration and spec are fine.
 	Terminal *Terminal
+	// Unresolved is nil when driver, class and limits are known. If it is not, the instance is not known either.
+	Unresolved *Unresolved
 	// Instance is nil if there is none. InstanceKnown is false when that could not be told.
 	Instance      *Instance
 	InstanceKnown bool
 	// MayRepair is false while the Machine's instance has failed too often in a short time.
 	MayRepair bool
-	// ProviderID is what the instance has or would have; empty if unknown.
+	// ProviderID is what the driver says that the instance has or would have; empty if unknown.
 	ProviderID string
 	// Node is the Machine's own; nil if there is none. NodeKnown is false when that could not be told.
 	Node      *corev1.Node
 	NodeKnown bool
 	// NodeDiffers: the Node is not in line with the Machine.
 	NodeDiffers bool
-	// ForeignNode is set if a Node of the Machine's name exists that is somebody else's.
-	ForeignNode bool
+	// NodeConflict says why the Node of the Machine's name is not the Machine's, and what to do; empty if there is no such
+	// Node or if it is the Machine's own.
+	NodeConflict string
 	// Update is about an instance that is out of date.
 	Update Update
 	// Limits of the Machine and its class.
@@ -120,9 +131,10 @@ func OutOfDate(o Observation) bool {
 		o.Instance.State != Deleting && o.Instance.State != Failed
 }
 
-// node returns what there is to do to the Node.
+// node returns what there is to do to the Node. Without the driver's answer it is not proven that the Node is the
+// Machine's.
 func node(o Observation) []Action {
-	if o.Node == nil {
+	if o.Node == nil || !o.InstanceKnown {
 		return nil
 	}
 	var actions []Action
@@ -142,12 +154,27 @@ func instance(o Observation) Action {
 	switch {
 	case !o.InstanceKnown || o.Terminal != nil:
 		return ""
+	case o.Instance == nil && (!o.NodeKnown || o.NodeConflict != ""):
+		// An instance would take over the identity of a Node of the same name.
+		return ""
 	case o.Instance == nil:
 		return CreateInstance
 	case o.Instance.State == Failed && o.MayRepair:
 		return RemoveInstance
 	}
 	return ""
+}
+
+// PresetProviderID returns the error of a Machine whose spec.providerID is not what its driver gives, nil if it is.
+// The field cannot be changed once it is set.
+func PresetProviderID(o Observation) *Terminal {
+	preset := o.Machine.Spec.ProviderID
+	if preset == nil || !o.InstanceKnown || o.ProviderID == "" || *preset == o.ProviderID {
+		return nil
+	}
+	return &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: fmt.Sprintf(
+		"spec.providerID: is %q, but the provider gives this Machine %q: delete the Machine and create it without the field, which the agent sets",
+		*preset, o.ProviderID)}
 }
 
 // Lost tells whether a Machine has lost its instance: it has none, and once had one.

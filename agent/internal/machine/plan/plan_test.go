@@ -46,11 +46,21 @@ func TestDecide(t *testing.T) {
 		"should not write a finalizer when it creates nothing": {func(o *Observation) { o.Machine.Finalizers = nil }, nil},
 		"should create nothing of an invalid machine":          {func(o *Observation) { missing(o); o.Terminal = &Terminal{} }, nil},
 		"should create nothing when it cannot see":             {func(o *Observation) { missing(o); o.InstanceKnown = false }, nil},
-		"should create again what was lost":                    {func(o *Observation) { o.Instance = nil }, []Action{CreateInstance}},
+		"should create nothing beside a node of its name that it did not make": {
+			func(o *Observation) { missing(o); o.NodeConflict = "a Node exists" }, nil,
+		},
+		"should create nothing while the node of its name cannot be seen": {func(o *Observation) { missing(o); o.NodeKnown = false }, nil},
+		"should update nothing beside a node of its name that it did not make": {
+			func(o *Observation) { o.Instance.UpToDate, o.Node, o.NodeConflict = false, nil, "a Node exists" }, nil,
+		},
+		"should leave a node as it is that no driver has proven to be its own": {
+			func(o *Observation) { o.Instance, o.InstanceKnown, o.NodeDiffers = nil, false, true }, nil,
+		},
+		"should create again what was lost": {func(o *Observation) { o.Instance = nil }, []Action{CreateInstance}},
 		"should empty the node of what is out of date, and update it": {
 			func(o *Observation) { o.Instance.UpToDate = false }, []Action{CordonNode, DrainNode, UpdateInstance},
 		},
-		"should leave a node cordoned that somebody else cordoned": {
+		"should leave a node cordoned that a user cordoned": {
 			func(o *Observation) { o.Instance.UpToDate, o.Node.Spec.Unschedulable = false, true }, []Action{DrainNode, UpdateInstance},
 		},
 		"should not drain when the class says so": {
@@ -141,7 +151,7 @@ func TestLost(t *testing.T) {
 	}{
 		"should not be lost while it is there":         {func(*Observation) {}, false},
 		"should be lost when it is gone":               {func(o *Observation) { o.Instance = nil }, true},
-		"should not be lost when nobody knows":         {func(o *Observation) { o.Instance, o.InstanceKnown = nil, false }, false},
+		"should not be lost when it is not known":      {func(o *Observation) { o.Instance, o.InstanceKnown = nil, false }, false},
 		"should not be lost before it has ever joined": {func(o *Observation) { o.Instance, o.Machine.Spec.ProviderID = nil, nil }, false},
 	}
 	for name, test := range tests {

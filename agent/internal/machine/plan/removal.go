@@ -3,6 +3,10 @@ package plan
 import (
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -20,7 +24,7 @@ type RemovalStep string
 
 // The steps of a deletion, in their order.
 const (
-	// AwaitHooks: somebody holds the deletion with an annotation.
+	// AwaitHooks: an annotation holds the deletion.
 	AwaitHooks RemovalStep = "AwaitHooks"
 	// Drain: evict pods, and wait until they have ended.
 	Drain RemovalStep = "Drain"
@@ -48,6 +52,26 @@ func AfterDrain(machine *v1alpha1.Machine) (RemovalStep, []string) {
 		return AwaitHooks, hooks
 	}
 	return Remove, nil
+}
+
+// DeletionDrainSince returns since when the drain of a Machine that is being deleted goes on, as its status tells; zero if
+// that tells nothing, or of another drain only.
+func DeletionDrainSince(machine *v1alpha1.Machine) time.Time {
+	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
+	if drained == nil || drained.Status == metav1.ConditionTrue || DrainsAnew(machine) {
+		return time.Time{}
+	}
+	return drained.LastTransitionTime.Time
+}
+
+// DrainsAnew tells whether what the condition Drained says is of a drain before the present one. A deletion makes another
+// generation of the Machine.
+func DrainsAnew(machine *v1alpha1.Machine) bool {
+	if machine.DeletionTimestamp.IsZero() {
+		return DrainingSince(machine).IsZero()
+	}
+	drained := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineDrainedCondition)
+	return drained != nil && drained.ObservedGeneration != machine.Generation
 }
 
 // Forced tells whether the user wants the Machine gone without drain and hooks.

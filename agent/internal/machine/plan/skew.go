@@ -8,7 +8,7 @@ import (
 )
 
 // BringsKubelet tells whether the Machine is about to get a kubelet that it has not run before. One that has lost its
-// instance gets the kubelet back that it had, however far the API server has moved on since: nobody is served by one
+// instance gets the kubelet back that it had, however far the API server has moved on since: no user is served by one
 // Node less.
 func BringsKubelet(o Observation) bool {
 	switch ran := o.Machine.Status.Versions; {

@@ -44,7 +44,7 @@ func DrainingSince(machine *v1alpha1.Machine) time.Time {
 	timedOut := drained.Reason == v1alpha1.ReasonDrainTimedOut
 	switch {
 	case timedOut && drained.ObservedGeneration != machine.Generation:
-		return time.Time{} // It was given up for a spec that nobody wants any more.
+		return time.Time{} // It was given up for a spec that has been replaced.
 	case updated.Reason == v1alpha1.ReasonDraining, updated.Reason == v1alpha1.ReasonUpdateFailed && timedOut:
 		return drained.LastTransitionTime.Time
 	}
@@ -81,7 +81,7 @@ func runsVersion(o Observation) bool {
 // done only when the drain is over.
 func update(o Observation) []Action {
 	switch {
-	case !o.NodeKnown || o.Update.Unsupported != "":
+	case !o.NodeKnown || o.NodeConflict != "" || o.Update.Unsupported != "":
 		return nil
 	case !Joined(o):
 		return []Action{UpdateInstance}

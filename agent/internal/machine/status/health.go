@@ -15,7 +15,7 @@ import (
 )
 
 // setHealthy says whether the Node is well. Before it was Ready for the first time that is Unknown, and the
-// creation timeout counts; from then on a Node that nobody hears of is not well.
+// creation timeout counts; from then on a Node whose kubelet is silent is not well.
 func setHealthy(status *v1alpha1.MachineStatus, in Input) bool {
 	condition := metav1.Condition{
 		Type: v1alpha1.MachineHealthyCondition, Status: metav1.ConditionFalse, ObservedGeneration: in.Machine.Generation,
@@ -74,7 +74,7 @@ func timeout(status v1alpha1.MachineStatus, in Input) *plan.Terminal {
 	kept := &plan.Terminal{Reason: before.ErrorReason, Message: before.ErrorMessage}
 	counted, limit := counting(status, in)
 	switch {
-	case !in.Machine.DeletionTimestamp.IsZero() && isTimeout(before.ErrorReason):
+	case (!in.Machine.DeletionTimestamp.IsZero() || in.Unresolved != nil) && isTimeout(before.ErrorReason):
 		return kept
 	case counted == "":
 		return nil
@@ -103,7 +103,7 @@ type limit struct{ elapsed, timeout time.Duration }
 func counting(status v1alpha1.MachineStatus, in Input) (string, limit) {
 	healthy := meta.FindStatusCondition(status.Conditions, v1alpha1.MachineHealthyCondition)
 	switch {
-	case !in.Machine.DeletionTimestamp.IsZero(), in.Terminal != nil:
+	case !in.Machine.DeletionTimestamp.IsZero(), in.Terminal != nil, in.Unresolved != nil:
 		return "", limit{}
 	case healthy.Status == metav1.ConditionFalse && meta.IsStatusConditionFalse(in.Machine.Status.Conditions, healthy.Type):
 		return v1alpha1.ErrorHealthTimeout, limit{elapsed: in.Elapsed.Unhealthy, timeout: in.Limits.Health}

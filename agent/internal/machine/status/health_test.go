@@ -39,14 +39,14 @@ func TestHealthy(t *testing.T) {
 		want    string
 	}{
 		"should be Unknown before the node was ever Ready": {fresh(), unready, "Unknown/Pending"},
-		"should be Unknown while nobody can see the node":  {fresh(), func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Unknown/Unknown"},
+		"should be Unknown while the node cannot be read":  {fresh(), func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Unknown/Unknown"},
 		"should be True when the node is Ready":            {fresh(), func(*Input) {}, "True/Healthy"},
 		"should be False when it is not Ready any more":    {readyMachine(), unready, "False/NodeNotReady"},
-		"should be False when nobody hears of the node":    {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, "False/NodeStatusUnknown"},
+		"should be False when the kubelet is silent":       {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, "False/NodeStatusUnknown"},
 		"should be False when the node is gone":            {readyMachine(), func(in *Input) { in.Node = nil }, "False/NodeNotFound"},
 		"should stay when the node cannot be seen":         {readyMachine(), func(in *Input) { in.Node, in.NodeKnown = nil, false }, "True/Healthy"},
 		"should stay while the machine is being deleted":   {readyMachine(), func(in *Input) { in.Machine.DeletionTimestamp = &deleted; unready(in) }, "True/Healthy"},
-		"should not mind a condition that nobody listed":   {readyMachine(), func(in *Input) { with(in, "KernelDeadlock") }, "True/Healthy"},
+		"should not mind a condition that is not listed":   {readyMachine(), func(in *Input) { with(in, "KernelDeadlock") }, "True/Healthy"},
 		"should mind a condition that is listed":           {readyMachine(), deadlocked, "False/UnhealthyNodeCondition"},
 		"should not mind a listed condition that is not True": {
 			readyMachine(), func(in *Input) { in.Limits.UnhealthyNodeConditions = []string{"KernelDeadlock"} }, "True/Healthy",
@@ -69,7 +69,7 @@ func deadlocked(in *Input) {
 	with(in, "KernelDeadlock")
 }
 
-// Unknown is not False, but a node that says what is wrong with it is no good to anybody.
+// Unknown is not False, but a node that says what is wrong with it is of no use.
 func TestReadyFollowsHealth(t *testing.T) {
 	if got := shown(Compute(input(readyMachine(), deadlocked)), v1alpha1.ReadyCondition); got != "False/UnhealthyNodeCondition" {
 		t.Errorf("with a listed condition Ready is %s", got)
@@ -203,7 +203,7 @@ func TestConfigurationIsValidSinceTheCreation(t *testing.T) {
 	}
 }
 
-// A Machine fails only when its clock has really run out, and never when nobody can see it, whatever happens in
+// A Machine fails only when its clock has really run out, and never while it cannot be read, whatever happens in
 // whatever order; and one that is well has no timeout.
 func TestNoMachineFailsBeforeItsTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,6 +23,8 @@ type Input struct {
 	Problem string
 	// Drain is what came of the drain; nil if nothing was drained at this look.
 	Drain *policy.Report
+	// DrainSince is when the drain of a Machine that is being deleted began.
+	DrainSince time.Time
 	// Updating: the driver has just been told to update the instance. UpdateProblem is why it could not.
 	Updating      bool
 	UpdateProblem string
@@ -52,9 +54,11 @@ func Compute(in Input) v1alpha1.MachineStatus {
 	changed = setHealthy(&status, in) || changed
 	changed = setUpdated(&status, in) || changed
 	changed = setDrained(&status, in) || changed
+	changed = setSchedulable(&status, in) || changed
 	setError(&status, in)
 	ready := readyOf(status, in)
 	changed = conditions.Set(&status.Conditions, ready, in.Now) || changed
+	conditions.ReconcileMachine(&status, !in.Machine.DeletionTimestamp.IsZero(), in.Now)
 	setNode(&status, in)
 	status.Phase = phaseOf(status, in)
 	if changed || status.Phase != before.Phase {
@@ -73,7 +77,8 @@ func setError(status *v1alpha1.MachineStatus, in Input) {
 	if found == nil {
 		found = &plan.Terminal{}
 	}
-	status.ErrorReason, status.ErrorMessage, status.FailureMessage = found.Reason, found.Message, found.Message
+	message := conditions.Shorten(found.Message, conditions.MaxMessage)
+	status.ErrorReason, status.ErrorMessage, status.FailureMessage = conditions.Shorten(found.Reason, maxText), message, message
 }
 
 func setValid(status *v1alpha1.MachineStatus, in Input) bool {
@@ -84,6 +89,8 @@ func setValid(status *v1alpha1.MachineStatus, in Input) bool {
 	since := in.Now
 	if in.Terminal != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, in.Terminal.Reason, in.Terminal.Message
+	} else if in.Unresolved != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, in.Unresolved.Reason, in.Unresolved.Message
 	} else if meta.FindStatusCondition(status.Conditions, condition.Type) == nil && !in.Machine.CreationTimestamp.IsZero() {
 		// The creation timeout counts from here on.
 		since = in.Machine.CreationTimestamp.Time
@@ -98,6 +105,8 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 	switch {
 	case !in.InstanceKnown:
 		return keep(status, condition, in, sentence("the instance could not be looked at", in.Problem))
+	case in.Instance == nil && in.NodeConflict != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, sentence(in.NodeConflict, in.Problem)
 	case in.Instance == nil:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, sentence(missing(in), in.Problem)
 	case in.Instance.State == plan.Running:
@@ -131,8 +140,8 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 	switch {
 	case !in.NodeKnown:
 		return keep(status, condition, in, "the node could not be looked at")
-	case in.ForeignNode:
-		condition.Message = "a node of this name exists that belongs to another: rename the machine or remove that node"
+	case in.NodeConflict != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, in.NodeConflict
 	case in.Node == nil && in.Machine.Spec.ProviderID == nil:
 		condition.Message = "the node has not joined yet"
 	case in.Node == nil:
@@ -174,10 +183,14 @@ func keep(status *v1alpha1.MachineStatus, condition metav1.Condition, in Input, 
 
 func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 	if !in.Machine.DeletionTimestamp.IsZero() {
-		return metav1.Condition{
+		deleting := metav1.Condition{
 			Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting,
 			Message: "the machine is being deleted", ObservedGeneration: in.Machine.Generation,
 		}
+		if in.Frozen {
+			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion waits for the thaw"
+		}
+		return deleting
 	}
 	table := startingTable
 	if up(status) {
@@ -203,12 +216,25 @@ func setNode(status *v1alpha1.MachineStatus, in Input) {
 	}
 	status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: node.Name, UID: node.UID}
 	status.Versions = &v1alpha1.ObservedVersions{
-		Kubelet:          node.Status.NodeInfo.KubeletVersion,
-		ContainerRuntime: node.Status.NodeInfo.ContainerRuntimeVersion,
-		OSImage:          node.Status.NodeInfo.OSImage,
+		Kubelet:          conditions.Shorten(node.Status.NodeInfo.KubeletVersion, maxText),
+		ContainerRuntime: conditions.Shorten(node.Status.NodeInfo.ContainerRuntimeVersion, maxText),
+		OSImage:          conditions.Shorten(node.Status.NodeInfo.OSImage, maxText),
 	}
-	status.Addresses = node.Status.Addresses
+	status.Addresses = nil
+	for _, address := range node.Status.Addresses[:min(len(node.Status.Addresses), maxAddresses)] {
+		// One that is cut is none.
+		if len(address.Address) <= maxText && len(address.Type) <= maxAddressType {
+			status.Addresses = append(status.Addresses, address)
+		}
+	}
 }
+
+// What the hub's API server accepts of a Node's own words.
+const (
+	maxText        = 256
+	maxAddresses   = 64
+	maxAddressType = 64
+)
 
 // phaseOf sums a status up. The first line that holds is the phase:
 //
@@ -216,7 +242,7 @@ func setNode(status *v1alpha1.MachineStatus, in Input) {
 //	Failed        a timeout has passed; or the configuration is invalid, and pod and Node are not up
 //	Updating      an update in place is drained for, made, or waits for the Node to be Ready again
 //	Running       the Node is Ready
-//	Unknown       the Node was Ready once, and nobody hears of it now
+//	Unknown       the Node was Ready once, and its kubelet is silent now
 //	Running       the Node was Ready once; the Ready condition tells what is wrong now
 //	Provisioning  there is an instance, and its Node has never been Ready
 //	Pending       there is nothing yet

@@ -2,8 +2,10 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -86,7 +89,14 @@ func TestComputeOnTheWay(t *testing.T) {
 		},
 		"node ready, pod not": {func(in *Input) { in.Instance.State = plan.Pending }, "Running True/Valid False/PodPending True/NodeReady False/PodPending"},
 		"all well":            {func(*Input) {}, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
-		"another's node":      {func(in *Input) { in.Node, in.ForeignNode = nil, true }, "Provisioning True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
+		"another's node": {
+			func(in *Input) { in.Node, in.NodeConflict = nil, "a Node exists" },
+			"Provisioning True/Valid True/PodRunning False/NodeNameConflict False/NodeNameConflict",
+		},
+		"another's node, and no pod": {
+			func(in *Input) { unjoined(in); in.Instance, in.NodeConflict = nil, "a Node exists" },
+			"Pending True/Valid False/NodeNameConflict False/NodeNameConflict False/NodeNameConflict",
+		},
 		"cannot see the pod":  {func(in *Input) { unjoined(in); in.Instance, in.InstanceKnown = nil, false }, "Pending True/Valid Unknown/Unknown False/NodeNotFound False/NodeNotFound"},
 		"cannot see the node": {func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Provisioning True/Valid True/PodRunning Unknown/Unknown Unknown/Unknown"},
 		"invalid": {
@@ -132,6 +142,13 @@ func TestComputeOfAMachineThatWasReady(t *testing.T) {
 		"being deleted": {
 			func(in *Input) { in.Machine.DeletionTimestamp, in.Instance = &deleted, nil },
 			"Terminating True/Valid False/PodMissing True/NodeReady False/Deleting",
+		},
+		"to be deleted while frozen": {
+			func(in *Input) {
+				in.Machine.DeletionTimestamp, in.Frozen = &deleted, true
+				in.Instance, in.InstanceKnown, in.Node, in.NodeKnown = nil, false, nil, false
+			},
+			"Terminating True/Valid True/PodRunning True/NodeReady False/AwaitingThaw",
 		},
 	}
 	for name, test := range tests {
@@ -251,5 +268,31 @@ func TestProgress(t *testing.T) {
 	}
 	if Progress(pending("a")) == Progress(running) {
 		t.Error("a pod that runs does not count as a step")
+	}
+}
+
+// The hub's API server refuses a status with more than this, and a Machine without a status looks as if nothing was known.
+func TestWhatANodeSaysIsCut(t *testing.T) {
+	long := strings.Repeat("ä", 5000)
+	got := Compute(input(fresh(), func(in *Input) {
+		in.Node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: long, ContainerRuntimeVersion: long, OSImage: long}
+		in.Node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: long}}
+		for range 100 {
+			in.Node.Status.Addresses = append(in.Node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
+		}
+		in.Terminal = &plan.Terminal{Reason: "InvalidConfiguration", Message: long}
+	}))
+	for name, text := range map[string]string{
+		"kubelet": got.Versions.Kubelet, "containerRuntime": got.Versions.ContainerRuntime, "osImage": got.Versions.OSImage,
+	} {
+		if n := utf8.RuneCountInString(text); n != maxText || !utf8.ValidString(text) {
+			t.Errorf("%s: %d characters", name, n)
+		}
+	}
+	if n := utf8.RuneCountInString(got.ErrorMessage); n != conditions.MaxMessage || got.FailureMessage != got.ErrorMessage {
+		t.Errorf("errorMessage: %d characters", n)
+	}
+	if n := len(got.Addresses); n != maxAddresses-1 {
+		t.Errorf("%d addresses, want all of the first 64 that are one", n)
 	}
 }

@@ -82,14 +82,18 @@ func awaited(in Input) string {
 func setDrained(status *v1alpha1.MachineStatus, in Input) bool {
 	switch {
 	case in.Drain != nil:
-		if in.Machine.DeletionTimestamp.IsZero() && plan.DrainingSince(in.Machine).IsZero() {
-			// Its deadline counts from now on, not from the beginning of an earlier drain.
+		since := in.Now
+		if !in.DrainSince.IsZero() && in.Drain.Status == metav1.ConditionFalse {
+			since = in.DrainSince
+		}
+		if plan.DrainsAnew(in.Machine) {
+			// Its deadline does not count from the beginning of an earlier drain.
 			meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDrainedCondition)
 		}
 		return conditions.Set(&status.Conditions, metav1.Condition{
 			Type: v1alpha1.MachineDrainedCondition, Status: in.Drain.Status, Reason: in.Drain.Reason,
 			Message: in.Drain.Message, ObservedGeneration: in.Machine.Generation,
-		}, in.Now)
+		}, since)
 	case in.Machine.DeletionTimestamp.IsZero() && !updating(*status):
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDrainedCondition)
 	}

@@ -14,9 +14,11 @@ import (
 // Urgent tells whether a change of status is written at once. What is not urgent is a machine on its way to
 // Ready, or on its way out: it is written only when it makes no progress for a while.
 func Urgent(before, after v1alpha1.MachineStatus) bool {
-	wasReady, isReady := ready(before), ready(after)
 	switch {
 	case needsAPerson(after) && reasonOf(before, v1alpha1.MachineDrainedCondition) != reasonOf(after, v1alpha1.MachineDrainedCondition):
+		return true
+	case awaitsThaw(after) && !awaitsThaw(before):
+		// The user who deleted it sees nothing else happen.
 		return true
 	case after.Phase == v1alpha1.MachineTerminating:
 		return false
@@ -26,17 +28,28 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 	case healthy(before) != healthy(after) && healthy(before) == metav1.ConditionTrue:
 		// The health timeout counts from here.
 		return true
-	case isReady == metav1.ConditionTrue:
-		return true
-	case wasReady == metav1.ConditionTrue:
+	case ready(before) == metav1.ConditionTrue, ready(after) == metav1.ConditionTrue:
 		return true
 	case before.ErrorReason != after.ErrorReason || before.ErrorMessage != after.ErrorMessage:
 		return true
 	}
-	return podFails(after) && !podFails(before)
+	return newlyBlocked(before, after)
 }
 
-// needsAPerson tells whether a drain goes on, or went, in a way that somebody should know of.
+// newlyBlocked tells whether there is a cause, which was not there before, that a Machine cannot come up by itself.
+func newlyBlocked(before, after v1alpha1.MachineStatus) bool {
+	return podFails(after) && !podFails(before) || nodeConflict(after) && !nodeConflict(before)
+}
+
+func awaitsThaw(status v1alpha1.MachineStatus) bool {
+	return reasonOf(status, v1alpha1.ReadyCondition) == v1alpha1.ReasonAwaitingThaw
+}
+
+func nodeConflict(status v1alpha1.MachineStatus) bool {
+	return reasonOf(status, v1alpha1.MachineNodeReadyCondition) == v1alpha1.ReasonNodeNameConflict
+}
+
+// needsAPerson tells whether a drain goes on, or went, in a way that an operator should know of.
 func needsAPerson(status v1alpha1.MachineStatus) bool {
 	reason := reasonOf(status, v1alpha1.MachineDrainedCondition)
 	return reason == v1alpha1.ReasonMisconfiguredBudget || reason == v1alpha1.ReasonDrainTimedOut
@@ -69,8 +82,9 @@ func Progress(status v1alpha1.MachineStatus) string {
 		steps = append(steps, string(status.NodeRef.UID))
 	}
 	for _, condition := range status.Conditions {
-		if condition.Type == v1alpha1.MachineStaleCondition {
-			continue // The hub's word, and none about the machine.
+		switch condition.Type {
+		case v1alpha1.MachineStaleCondition, v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition:
+			continue // The hub writes the first, and the others follow from it and from what is here.
 		}
 		steps = append(steps, fmt.Sprintf("%s=%s/%s", condition.Type, condition.Status, condition.Reason))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 const goodToken = "abcdef.0123456789abcdef"
 
-// cluster is a real control plane for all tests of this package, on which nobody approves certificate
+// cluster is a real control plane for all tests of this package, on which no controller approves certificate
 // signing requests but the tests.
 type cluster struct {
 	dir    string
@@ -36,7 +37,10 @@ type cluster struct {
 }
 
 // shared is started by the first test that needs it.
-var shared *cluster
+var (
+	shared      *cluster
+	sharedGuard sync.Mutex
+)
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -65,6 +69,8 @@ func binary(t *testing.T, name string) string {
 
 func realCluster(t *testing.T) *cluster {
 	t.Helper()
+	sharedGuard.Lock()
+	defer sharedGuard.Unlock()
 	if shared == nil {
 		shared = startCluster(t)
 	}

@@ -33,6 +33,7 @@ func commonName(request certificatesv1.CertificateSigningRequest) string {
 }
 
 func TestANodeWaitsForItsApproval(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("late"), goodToken)
 	p.start(t)
 	eventually(t, "the request is there", time.Minute, func(ctx context.Context) error {
@@ -62,6 +63,7 @@ func TestANodeWaitsForItsApproval(t *testing.T) {
 }
 
 func TestANodeTakesARenewedBootstrapToken(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("renewed"), "abcdef.ffffffffffffffff")
 	p.start(t)
 	throughout(t, "with a token that is not valid", 3*time.Second, func(ctx context.Context) error {
@@ -79,6 +81,7 @@ func TestANodeTakesARenewedBootstrapToken(t *testing.T) {
 }
 
 func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("denied"), goodToken)
 	p.start(t)
 	p.decide(t, certificatesv1.CertificateDenied)
@@ -100,6 +103,7 @@ func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
 }
 
 func TestTheNodeIsAsConfigured(t *testing.T) {
+	t.Parallel()
 	configuration := configurationOf("configured")
 	configuration.KubeletVersion = "v1.29.4"
 	configuration.ContainerRuntimeName, configuration.ContainerRuntimeVersion = "containerd", "1.7.20"
@@ -119,7 +123,7 @@ func TestTheNodeIsAsConfigured(t *testing.T) {
 		"own label":        {node.Labels["example.com/pool"], "blue"},
 		"instance type":    {node.Labels["node.kubernetes.io/instance-type"], "m5"},
 		"hostname label":   {node.Labels[corev1.LabelHostname], p.name},
-		"internal address": {addressOf(node, corev1.NodeInternalIP), bindAddress},
+		"internal address": {addressOf(node, corev1.NodeInternalIP), nodeAddress},
 		"hostname":         {addressOf(node, corev1.NodeHostName), p.name},
 	} {
 		if got[0] != got[1] {
@@ -165,6 +169,7 @@ func hasTaint(node *corev1.Node, want corev1.Taint) bool {
 }
 
 func TestTheIdentityIsRestricted(t *testing.T) {
+	t.Parallel()
 	c := realCluster(t)
 	p := newProcess(t, c, configurationOf("restricted"), goodToken)
 	p.join(t)

@@ -24,6 +24,7 @@ func newQuantity(value int64) *resource.Quantity {
 }
 
 func TestARestartedNodeKeepsItsIdentity(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("restarted"), goodToken)
 	first := p.join(t)
 	if code, took := p.terminate(t); code != 0 || took > 10*time.Second {
@@ -57,6 +58,7 @@ func TestARestartedNodeKeepsItsIdentity(t *testing.T) {
 }
 
 func TestADeletedNodeComesBack(t *testing.T) {
+	t.Parallel()
 	configuration := configurationOf("deleted")
 	configuration.Labels = map[string]string{"example.com/pool": "blue"}
 	configuration.Taints = []corev1.Taint{{Key: "example.com/only", Effect: corev1.TaintEffectNoSchedule}}
@@ -95,6 +97,7 @@ func (p *process) leaseRenewedAfter(ctx context.Context, moment time.Time) error
 // A control plane of its own: after an absence each controller takes up its work when its own back-off ends, up to half a
 // minute later, and other tests would wait for that.
 func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	t.Cleanup(c.stop)
 	p := newProcess(t, c, configurationOf("patient"), goodToken)
@@ -115,6 +118,7 @@ func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
 }
 
 func TestStartupDelay(t *testing.T) {
+	t.Parallel()
 	configuration := configurationOf("delayed")
 	configuration.StartupDelay = metav1.Duration{Duration: 8 * time.Second}
 	p := newProcess(t, realCluster(t), configuration, goodToken)

@@ -68,6 +68,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 		Example: `  hollow-node --config-dir /etc/hollow-node --state-dir /var/run/hollow-node \
     --bind-address "$POD_IP"`,
 		Args:          cobra.NoArgs,
+		Version:       kubeletversion.BuiltIn(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,6 +78,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 			return nil
 		},
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	flags := cmd.Flags()
 	flags.StringVar(&options.ConfigDir, "config-dir", "", "directory with the configuration and the bootstrap kubeconfig (required)")
 	flags.StringVar(&options.StateDir, "state-dir", "", "directory for key, certificate and everything else that is written (required)")

@@ -71,6 +71,7 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) error {
 }
 
 func TestPodsRunWithAddressesOfTheNode(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("pods"), goodToken)
 	node := p.join(t)
 	cidr, err := netip.ParsePrefix(node.Spec.PodCIDR)
@@ -87,8 +88,8 @@ func TestPodsRunWithAddressesOfTheNode(t *testing.T) {
 		seen[ip] = true
 	}
 	onHost := p.create(t, p.pod("host", func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }), isReady)
-	if onHost.Status.PodIP != bindAddress {
-		t.Errorf("pod on the host network: want the node's address %s, got %s", bindAddress, onHost.Status.PodIP)
+	if onHost.Status.PodIP != nodeAddress {
+		t.Errorf("pod on the host network: want the node's address %s, got %s", nodeAddress, onHost.Status.PodIP)
 	}
 
 	p.deleteAndWait(t, p.name+"-a")
@@ -125,6 +126,7 @@ func (p *process) deleteAndWait(t *testing.T, name string) {
 }
 
 func TestPodsEndAsTheirAnnotationsSay(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("ends"), goodToken)
 	p.join(t)
 	ending := func(code string) func(*corev1.Pod) {
@@ -143,6 +145,7 @@ func TestPodsEndAsTheirAnnotationsSay(t *testing.T) {
 // TestAPodWithEverything has what pods in real clusters have: init containers, a sidecar, probes, hooks, a
 // user and group of its own, and volumes.
 func TestAPodWithEverything(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("everything"), goodToken)
 	p.join(t)
 	ctx := context.Background()

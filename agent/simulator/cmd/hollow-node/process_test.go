@@ -30,9 +30,15 @@ type process struct {
 	dir     string
 	port    string
 	command *exec.Cmd
+	// withoutEtc runs the process where /etc is empty, as in an image made from scratch.
+	withoutEtc bool
 }
 
-const bindAddress = "127.0.0.1"
+const (
+	bindAddress = "127.0.0.1"
+	// nodeAddress is the address of the Node of a hollow-node on bindAddress.
+	nodeAddress = "241.0.0.1"
+)
 
 func configurationOf(name string) contract.Configuration {
 	return contract.Configuration{
@@ -93,12 +99,18 @@ func (p *process) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	p.command = exec.Command(binary(t, "hollow-node"), "--config-dir", p.configDir(), "--state-dir", p.stateDir(),
-		"--bind-address", bindAddress, "--health-port", p.port)
+	line := []string{binary(t, "hollow-node"), "--config-dir", p.configDir(), "--state-dir", p.stateDir(),
+		"--bind-address", bindAddress, "--health-port", p.port}
+	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if p.withoutEtc {
+		line = append([]string{"/bin/sh", "-c", `mount -t tmpfs none /etc && exec "$0" "$@"`}, line...)
+		attributes.Unshareflags = syscall.CLONE_NEWNS
+	}
+	p.command = exec.Command(line[0], line[1:]...)
 	p.command.Dir = p.tempDir()
 	p.command.Env = append(os.Environ(), "TMPDIR="+p.tempDir())
 	p.command.Stdout, p.command.Stderr = log, log
-	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.command.SysProcAttr = attributes
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)
 	}

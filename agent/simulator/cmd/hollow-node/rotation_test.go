@@ -57,6 +57,7 @@ func (p *process) approveRenewals(ctx context.Context) error {
 }
 
 func TestANodeRenewsItsCertificate(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--controller-manager-arg", "cluster-signing-duration="+shortLife.String())
 	t.Cleanup(c.stop)
 	p := newProcess(t, c, configurationOf("renews"), goodToken)

@@ -70,8 +70,8 @@ func printStatus(writer io.Writer, status controlplane.Status, output string) er
 const componentLong = `Act on one component of a running cluster, to see what others make of its
 failure.
 
-The podhost runs inside the supervisor: kill ends and restarts it, together with
-its pods, and it can't be paused.`
+The processes of the podhost's pods end when the podhost is stopped or killed,
+and start again with it. While it is paused they go on.`
 
 func newComponentCommand() *cobra.Command {
 	command := &cobra.Command{

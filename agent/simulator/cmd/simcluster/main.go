@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 
 	// Acts before Kubernetes' packages initialise when the podhost starts a
@@ -32,7 +31,7 @@ const (
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == componentArg {
-		os.Exit(component.Run(os.Args[2], os.Args[3:], os.Stderr))
+		os.Exit(runComponent(os.Args[2], os.Args[3:]))
 	}
 	os.Exit(run())
 }

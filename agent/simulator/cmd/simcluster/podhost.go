@@ -4,29 +4,105 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// podhostRunner returns what runs the podhost.
-func podhostRunner(images map[string]string, capacity corev1.ResourceList) func(context.Context, controlplane.PodhostConfig) error {
-	return func(ctx context.Context, config controlplane.PodhostConfig) error {
-		return podhost.Run(ctx, podhost.Options{
-			Name:       config.NodeName,
-			Kubeconfig: config.Kubeconfig,
-			DataDir:    config.DataDir,
-			Images:     images,
-			Capacity:   capacity,
-			Ready:      config.Ready,
-		})
+// runComponent runs one component as this process and returns its exit code.
+func runComponent(name string, args []string) int {
+	if name != controlplane.Podhost {
+		return component.Run(name, args, os.Stderr)
 	}
+	err := runPodhost(args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "podhost: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// podhostArgs are the arguments of the podhost that come from the command line
+// of a start. They are checked here, so that a mistake is one of usage.
+func podhostArgs(images []string, capacity string) ([]string, error) {
+	directories, err := parseImages(images)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parseCapacity(capacity); err != nil {
+		return nil, err
+	}
+	args := []string{"capacity=" + capacity}
+	for name, directory := range directories {
+		args = append(args, "image="+name+"="+directory)
+	}
+	return args, nil
+}
+
+// runPodhost runs a podhost until SIGTERM or SIGINT. It is a process of its
+// own, so that nothing that goes wrong in it can end the control plane.
+func runPodhost(args []string) error {
+	options := podhost.Options{}
+	flags := pflag.NewFlagSet(controlplane.Podhost, pflag.ContinueOnError)
+	flags.StringVar(&options.Name, "node-name", "", "the name of the Node")
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "the kubeconfig with the identity of the Node")
+	flags.StringVar(&options.DataDir, "data-dir", "", "the podhost's own directory")
+	socket := flags.String("health-socket", "", "the unix socket to serve health on")
+	images := flags.StringArray("image", nil, "an image NAME=DIR (repeatable)")
+	capacity := flags.String("capacity", "", "what the Node offers")
+	err := flags.Parse(args)
+	if err != nil {
+		return usageError(err)
+	}
+	if options.Images, err = parseImages(*images); err != nil {
+		return err
+	}
+	if options.Capacity, err = parseCapacity(*capacity); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if options.Ready, err = serveReadiness(*socket); err != nil {
+		return err
+	}
+	return podhost.Run(ctx, options)
+}
+
+// serveReadiness answers on the socket, with an error until the returned
+// function is called. It serves until the process ends.
+func serveReadiness(socket string) (ready func(), err error) {
+	// A podhost that was killed has left its own.
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("serving health: %w", err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("serving health: %w", err)
+	}
+	var registered atomic.Bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+controlplane.PodhostReadyPath, func(writer http.ResponseWriter, _ *http.Request) {
+		if !registered.Load() {
+			http.Error(writer, "the node is not registered yet", http.StatusServiceUnavailable)
+		}
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(listener) //nolint:errcheck // it serves until the process ends
+	return func() { registered.Store(true) }, nil
 }
 
 // parseImages reads NAME=DIR pairs.
@@ -76,7 +152,7 @@ func parseCapacity(text string) (corev1.ResourceList, error) {
 		if !ok || name == "" {
 			return nil, usageError(fmt.Errorf("--podhost-capacity: %q is not resource=amount", pair))
 		}
-		quantity, err := resource.ParseQuantity(amount)
+		quantity, err := v1alpha1.DecodeQuantity([]byte(amount))
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--podhost-capacity: %q: %w", pair, err))
 		}

@@ -27,7 +27,8 @@ the process that you have started.
 simcluster takes a moment until it can watch the process that started it. A
 launcher that could be killed in that moment passes its own id with --parent-pid.
 
-The data directory is for this user only. What is in it is throw-away data:
+The data directory must be empty, or not exist yet, at the first start, and is
+marked then; any other is refused. It is for this user only. What is in it is throw-away data:
 without --fsync a crash of the machine (not one of a process) can lose the last
 writes or damage the data.`
 
@@ -96,7 +97,7 @@ func (f *startFlags) register(command *cobra.Command) {
 	}
 	set.StringArrayVar(&f.images, "image", nil, "an image NAME=DIR that the podhost can run: DIR plays its root file system (repeatable)")
 	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
-	set.StringVar(&f.capacity, "podhost-capacity", "", "what the podhost's node offers, such as cpu=4,memory=8Gi,pods=110 (default: the podhost's own)")
+	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
 }
 
 func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, error) {
@@ -113,15 +114,9 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 	for component, args := range f.extra {
 		options.ExtraArgs[component] = *args
 	}
-	images, err := parseImages(f.images)
-	if err != nil {
+	if options.ExtraArgs[controlplane.Podhost], err = podhostArgs(f.images, f.capacity); err != nil {
 		return options, err
 	}
-	capacity, err := parseCapacity(f.capacity)
-	if err != nil {
-		return options, err
-	}
-	options.RunPodhost = podhostRunner(images, capacity)
 	if options.Executable, err = os.Executable(); err != nil {
 		return options, fmt.Errorf("finding this program: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,13 +41,21 @@ func newDeleteCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "delete --data-dir DIR",
 		Short: "Delete a stopped cluster with all its data",
-		Long: `Delete a stopped cluster: all files that clusters made in the data directory, what
-its podhost left elsewhere, and the directory itself if nothing else is in it.
-If there is no cluster, nothing is done. If it is running the exit code is 3.`,
+		Long: `Delete a stopped cluster: the files that clusters made in the data directory, what
+its podhost left elsewhere, and the directory itself if "start" made it and
+nothing else is in it. Other files stay and are listed.
+
+If there is no such directory, or it is empty, nothing is done. If the cluster is
+running the exit code is 3. If the directory holds other files, but no cluster of
+this version, nothing is done either, and the exit code is 2.`,
 		Example: "  simcluster delete --data-dir /tmp/c1",
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			return controlplane.Delete(dataDir, podhost.Clean)
+		RunE: func(command *cobra.Command, _ []string) error {
+			left, err := controlplane.Delete(dataDir, podhost.Clean)
+			for _, path := range left {
+				fmt.Fprintf(command.OutOrStdout(), "left in place, because no cluster made it: %s\n", path)
+			}
+			return err
 		},
 	}
 	addDataDir(command, &dataDir)

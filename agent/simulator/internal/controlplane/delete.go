@@ -5,45 +5,52 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
+	"strings"
+
+	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
-// Delete removes everything that clusters made in the data directory, and the
-// directory itself if nothing else is in it. The function removes what the
-// podhost has outside of its own directory, which is its argument. Deleting
-// what is not there is no error. The error wraps ErrInUse if the cluster runs.
-func Delete(dataDir string, cleanPodhost func(podhostDir string) error) error {
+// Delete removes the files that clusters made in the data directory, and the
+// directory itself if a start made it and nothing else is in it. It returns the
+// paths of what it left because no cluster made it. The function does that for
+// the podhost, whose directory is its argument. Deleting what is not there is no
+// error. The error wraps ErrInUse if the cluster runs,
+// and ErrInvalid if the directory holds other files, but no cluster.
+func Delete(dataDir string, cleanPodhost func(podhostDir string) (left []string, err error)) (left []string, err error) {
 	layout, err := NewLayout(dataDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Without the lock file it is not one of our directories.
-	if _, err := os.Stat(layout.lockFile()); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	owned, err := owneddir.Open(layout.Root(), dirKind)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, owneddir.ErrNoMarker) && isEmpty(os.ReadDir(layout.Root())) {
+		return nil, nil
 	}
+	if err != nil {
+		return nil, refused(err, "it is left alone, because no cluster of this version was started there")
+	}
+	defer owned.Close()
 	held, err := acquireLock(layout.lockFile())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer held.release()
-	if _, err := os.Stat(layout.podhostDir()); err == nil {
-		if err := cleanPodhost(layout.podhostDir()); err != nil {
-			return fmt.Errorf("removing what the podhost left: %w", err)
+	var outside []string
+	if info, err := os.Lstat(layout.podhostDir()); err == nil && info.IsDir() {
+		podhostLeft, err := cleanPodhost(layout.podhostDir())
+		if err != nil {
+			return podhostLeft, fmt.Errorf("removing what the podhost left: %w", err)
+		}
+		for _, path := range podhostLeft {
+			if !strings.HasPrefix(path, layout.Root()+"/") { // Those inside are found again.
+				outside = append(outside, path)
+			}
 		}
 	}
 	layout.removeRunDir()
-	entries := []string{
-		layout.ReadyFile(), layout.stateFile(), layout.etcdDir(), layout.podhostDir(), layout.pki(""),
-		filepath.Dir(layout.AdminKubeconfig()), filepath.Dir(layout.LogFile("")), layout.lockFile(),
+	left, err = owned.Remove(layout.files())
+	left = append(left, outside...)
+	if err != nil {
+		return left, fmt.Errorf("deleting the cluster: %w", err)
 	}
-	for _, entry := range entries {
-		if err := os.RemoveAll(entry); err != nil {
-			return fmt.Errorf("deleting the cluster: %w", err)
-		}
-	}
-	if err := os.Remove(layout.Root()); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("deleting the cluster: %w", err)
-	}
-	return nil
+	return left, nil
 }

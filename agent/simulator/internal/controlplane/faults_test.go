@@ -39,8 +39,8 @@ func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 			t.Errorf("process %d of ready.json is not below the supervisor", pid)
 		}
 	}
-	if len(all) <= 2*len(components)-2 {
-		t.Errorf("below the supervisor are only %v: the pod has no process", all)
+	if below := len(all) - len(components); below < len(components)-1+2 {
+		t.Errorf("below the supervisor are only %v: want the components, the podhost's keeper and the pod", all[:below])
 	}
 	// A suspended process must go as well.
 	succeed(t, "component", "pause", controlplane.Scheduler, "--data-dir", dir)
@@ -126,6 +126,38 @@ func runsPod(t *testing.T, c *cluster, image string) {
 	}
 }
 
+// A Go program that panics ends like one that gets SIGABRT: all of it, with the goroutines on its standard error.
+func TestACrashOfThePodhostLeavesTheControlPlane(t *testing.T) {
+	dir := t.TempDir()
+	c := startCluster(t, dir, strings.Join(controlplane.AllComponents, ","))
+	before := c.ready(t)
+	podhost := before.Components[controlplane.Podhost].PID
+	if podhost == before.SupervisorPID {
+		t.Fatal("the podhost is the supervisor's process: a panic in it ends the control plane")
+	}
+	if err := syscall.Kill(podhost, syscall.SIGABRT); err != nil {
+		t.Fatal(err)
+	}
+	within(t, startPatience, "the podhost is back", func() error {
+		status, _ := c.status(t)
+		if podhost := status.Components[controlplane.Podhost]; !podhost.Healthy || podhost.Restarts != 1 {
+			return fmt.Errorf("it is %+v", podhost)
+		}
+		return nil
+	})
+	after := c.ready(t)
+	for _, component := range []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
+		if was, is := before.Components[component].PID, after.Components[component].PID; was != is {
+			t.Errorf("%s was process %d and is %d: it was restarted as well", component, was, is)
+		}
+	}
+	log, err := os.ReadFile(after.Components[controlplane.Podhost].Log)
+	if err != nil || !strings.Contains(string(log), "SIGABRT") {
+		t.Errorf("the podhost's log does not tell of the crash (%v)", err)
+	}
+	c.stop(t)
+}
+
 func TestClusterEndsWithItsParent(t *testing.T) {
 	dir := t.TempDir()
 	// The shell is the parent; the word after the command keeps it from
@@ -153,7 +185,7 @@ func TestClusterEndsWithItsParent(t *testing.T) {
 	if len(all) != 3 {
 		t.Errorf("the cluster has the processes %v, want 3", all)
 	}
-	// Nobody reads the progress any more, which may not disturb the stop.
+	// No reader takes the progress any more, which may not disturb the stop.
 	if err := errors.Join(output.Close(), shell.Process.Kill()); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +263,7 @@ func TestWrongCalls(t *testing.T) {
 		code int
 		text string
 	}{
-		"start --data-dir DIR --components etcd":                      {2, "--name"},
+		"start --data-dir DIR/none --components etcd": {2, "--name"},
 		"start --name c1":                                             {2, "--data-dir"},
 		"start --name C1 --data-dir DIR":                              {2, "--name"},
 		"start --name c1 --data-dir DIR --nonsense":                   {2, "nonsense"},
@@ -265,6 +297,10 @@ func TestWrongCalls(t *testing.T) {
 		if stdout != "" {
 			t.Errorf("%s: printed %q on standard output", args, stdout)
 		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the wrong calls left %v, %v; want the file alone", entries, err)
 	}
 }
 

@@ -11,8 +11,19 @@ import (
 )
 
 const (
-	clusterCIDR       = "10.0.0.0/8"
-	nodeMask          = "24"
+	// clusterCIDR is where pods have their addresses. Nothing listens on one. It
+	// is reserved, so that what is sent to one reaches no machine: see
+	// docs/design/2026-11-24-made-up-addresses.md. earlierCIDR is that of
+	// clusters which were made before: Nodes keep their part of it.
+	clusterCIDR = "240.0.0.0/8"
+	earlierCIDR = "10.0.0.0/8"
+	nodeMask    = "24"
+
+	// etcdQuota is how large the database may become, 8 GiB. At a start it is
+	// defragmented if that frees at least etcdDefragMegabytes.
+	etcdQuota           = "8589934592"
+	etcdDefragMegabytes = "64"
+
 	serviceRange      = "172.30.0.0/16"
 	serviceIssuer     = "https://kubernetes.default.svc.cluster.local"
 	signingDuration   = "8760h"
@@ -24,9 +35,11 @@ const (
 	nodeMonitorPeriod = "1s"
 )
 
-// controllers are what a cluster of hollow nodes needs. Controllers for real
-// storage, cloud providers and devices are left out: each one costs watches,
-// memory and requests in every cluster.
+// controllers are what a cluster of hollow nodes needs. Controllers that attach
+// or make storage, and those for cloud providers and devices, are left out: each
+// one costs watches, memory and requests in every cluster. Those for volumes
+// bind claims to volumes that were made by hand, say of other claims what is
+// missing, and let volumes and claims be deleted.
 var controllers = []string{
 	"certificatesigningrequest-approving-controller",
 	"certificatesigningrequest-cleaner-controller",
@@ -42,6 +55,9 @@ var controllers = []string{
 	"namespace-controller",
 	"node-ipam-controller",
 	"node-lifecycle-controller",
+	"persistentvolume-binder-controller",
+	"persistentvolume-protection-controller",
+	"persistentvolumeclaim-protection-controller",
 	"pod-garbage-collector-controller",
 	"replicaset-controller",
 	"resourcequota-controller",
@@ -63,6 +79,8 @@ type flagSource struct {
 	runDir  string
 	ports   map[string]int
 	fsync   bool
+	// podhostNode is the name of the podhost's Node.
+	podhostNode string
 }
 
 // args returns the component's command line, the extra flags included.
@@ -77,6 +95,8 @@ func (s flagSource) args(component string, extra []string) []string {
 		flags = s.controllerManager()
 	case Scheduler:
 		flags = s.scheduler()
+	case Podhost:
+		flags = s.podhost()
 	}
 	return mergeFlags(flags, extra)
 }
@@ -87,6 +107,8 @@ func (s flagSource) etcd() []string {
 		"socket-dir=" + s.runDir,
 		"unsafe-no-fsync=" + strconv.FormatBool(!s.fsync),
 		"log-level=warn",
+		"quota-backend-bytes=" + etcdQuota,
+		"bootstrap-defrag-threshold-megabytes=" + etcdDefragMegabytes,
 		// A member that is alone keeps no history for followers.
 		"snapshot-count=2000",
 		"snapshot-catchup-entries=100",
@@ -100,7 +122,7 @@ func (s flagSource) apiServer() []string {
 	return append(s.serving(APIServer, s.cluster.Listen),
 		"etcd-servers=unix://"+filepath.Join(s.runDir, etcdSocket),
 		// The endpoints of the "kubernetes" Service may not be loopback
-		// addresses, so nobody writes any.
+		// addresses, so no controller writes any.
 		"endpoint-reconciler-type=none",
 		"advertise-address="+s.cluster.Listen,
 		"client-ca-file="+s.layout.CAFile(),
@@ -114,7 +136,10 @@ func (s flagSource) apiServer() []string {
 		"service-account-signing-key-file="+s.layout.pki("sa.key"),
 		"kubelet-client-certificate="+s.layout.pki(kubeletClient+".crt"),
 		"kubelet-client-key="+s.layout.pki(kubeletClient+".key"),
-		"kubelet-preferred-address-types=InternalIP,Hostname",
+		// Only a podhost has an address of this type, and only a podhost serves
+		// logs and exec. With any other type a request for the logs of a hollow
+		// pod would be sent to an address that is made up.
+		"kubelet-preferred-address-types=InternalDNS",
 		"max-requests-inflight=200",
 		"max-mutating-requests-inflight=100",
 		"event-ttl=1h",
@@ -136,7 +161,7 @@ func (s flagSource) controllerManager() []string {
 		"cluster-signing-key-file="+s.layout.caKey(),
 		"cluster-signing-duration="+signingDuration,
 		"allocate-node-cidrs=true",
-		"cluster-cidr="+clusterCIDR,
+		"cluster-cidr="+s.cluster.PodCIDR,
 		"node-cidr-mask-size="+nodeMask,
 		"node-monitor-period="+nodeMonitorPeriod,
 		"service-cluster-ip-range="+serviceRange,
@@ -154,6 +179,15 @@ func (s flagSource) controllerManager() []string {
 
 func (s flagSource) scheduler() []string {
 	return append(s.serving(Scheduler, loopback.String()), s.client(Scheduler)...)
+}
+
+func (s flagSource) podhost() []string {
+	return []string{
+		"node-name=" + s.podhostNode,
+		"kubeconfig=" + s.layout.kubeconfig(Podhost),
+		"data-dir=" + s.layout.podhostDir(),
+		"health-socket=" + filepath.Join(s.runDir, podhostSocket),
+	}
 }
 
 // serving are the flags of a component's own port. The port is held by a

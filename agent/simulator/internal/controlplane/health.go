@@ -5,20 +5,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
+
+// PodhostReadyPath is where a podhost answers 200 on its health socket once its
+// Node is registered and pods can come.
+const PodhostReadyPath = "/readyz"
 
 // healthTimeout bounds one look at a component's health.
 const healthTimeout = 2 * time.Second
@@ -74,24 +75,25 @@ func secureClient(caFile string) (*http.Client, error) {
 	}}, nil
 }
 
-// etcdHealth asks over the member's socket.
-func etcdHealth(runDir string) healthCheck {
+// socketHealth asks a component that serves its health on a unix socket.
+func socketHealth(socket, path, text string) healthCheck {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(runDir, etcdSocket))
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}
-	return checkHTTP(client, "http://etcd/health", "true")
+	return checkHTTP(client, "http://localhost"+path, text)
 }
 
-// podhostHealth wants the podhost of this run to have said that it is ready,
-// and its Node to be Ready. The Node alone is not enough: it may still be
-// Ready from an earlier run.
-func podhostHealth(client kubernetes.Interface, node string, ready *atomic.Bool) healthCheck {
+// podhostHealth wants the running podhost to say that it is ready, and its
+// Node to be Ready. The Node alone is not enough: it may still be Ready from
+// an earlier run.
+func podhostHealth(client kubernetes.Interface, node, socket string) healthCheck {
+	answers := socketHealth(socket, PodhostReadyPath, "")
 	return func(ctx context.Context) error {
-		if !ready.Load() {
-			return errors.New("the podhost has not registered its node yet")
+		if err := answers(ctx); err != nil {
+			return fmt.Errorf("the podhost does not say that its node is registered: %w", err)
 		}
 		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 		defer cancel()

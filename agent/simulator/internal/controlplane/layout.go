@@ -59,6 +59,9 @@ func (l Layout) kubeconfig(user string) string {
 
 // makeDirectories makes the directories, readable by the owner only.
 func (l Layout) makeDirectories() error {
+	if err := l.takeRoot(); err != nil {
+		return err
+	}
 	for _, dir := range []string{l.root, l.pki(""), filepath.Dir(l.AdminKubeconfig()), filepath.Dir(l.LogFile("")), l.etcdDir(), l.podhostDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("making the data directory: %w", err)
@@ -73,9 +76,18 @@ type state struct {
 	Listen string `json:"listen"`
 	// APIServerPort is the port of the last start.
 	APIServerPort int `json:"apiserverPort"`
-	// APIServerPortGiven says that somebody asked for this port, so that it
+	// APIServerPortGiven says that a user asked for this port, so that it
 	// may not be replaced by another.
 	APIServerPortGiven bool `json:"apiserverPortGiven"`
+	// PodCIDR is where Nodes have their pod CIDRs. It stays as it is: the
+	// controller manager does not start with Nodes whose pod CIDR is outside.
+	PodCIDR string `json:"podCIDR,omitempty"`
+}
+
+// isNew tells whether no start has recorded anything in the data directory.
+func (l Layout) isNew() bool {
+	_, err := os.Stat(l.stateFile())
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // readState returns an empty state if the data directory is new.

@@ -128,7 +128,7 @@ func holdsNodes(t *testing.T, c *cluster) {
 		if err != nil {
 			return err
 		}
-		if podRange.Bits() != 24 || podRange.Addr().As4()[0] != 10 {
+		if podRange.Bits() != 24 || podRange.Addr().As4()[0] != 240 {
 			return fmt.Errorf("it is %s", podRange)
 		}
 		return nil
@@ -165,13 +165,13 @@ func signsRequests(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	if len(found.Status.Conditions) > 0 || len(found.Status.Certificate) > 0 {
-		t.Errorf("a request that nobody approved has status %+v", found.Status)
+		t.Errorf("a request that was not approved has status %+v", found.Status)
 	}
 }
 
 // allowRequests lets the user make signing requests. The approver that is
 // built into the controller manager approves for those who may also have
-// nodes approved, as the admin may: nobody else is given that.
+// nodes approved, as the admin may: no other user is given that.
 func allowRequests(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{

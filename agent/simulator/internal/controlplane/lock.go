@@ -33,7 +33,7 @@ type lock struct {
 // acquireLock takes the data directory's lock. The error wraps ErrInUse if
 // another process has it.
 func acquireLock(path string) (*lock, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
@@ -122,7 +122,7 @@ func lookForHolder(path string) (holder, error) {
 	defer file.Close()
 	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if err == nil {
-		return holder{}, fmt.Errorf("%w: nobody holds %s", ErrNotRunning, path)
+		return holder{}, fmt.Errorf("%w: no process holds %s", ErrNotRunning, path)
 	}
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		return holder{}, fmt.Errorf("looking at the lock %s: %w", path, err)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// kubernetesMonitorPeriod is how long the node controller may be behind the Nodes where nobody tells it otherwise.
+	// kubernetesMonitorPeriod is how long the node controller may be behind the Nodes where no flag says otherwise.
 	kubernetesMonitorPeriod = 5 * time.Second
 	// warm is how long a Node has been Ready when the first pod comes to it, which the node controller must know by then.
 	warm = 4 * time.Second
@@ -56,7 +56,8 @@ func newNodesKeepTheirPods(t *testing.T, c *cluster) {
 	waiting.Wait()
 }
 
-// staysReady makes the Node Ready, assigns the pod of its name to it, and asks that nobody takes the pod's readiness.
+// staysReady makes the Node Ready, assigns the pod of its name to it, and asks that no controller takes the pod's
+// readiness.
 func staysReady(admin kubernetes.Interface, name string) error {
 	if err := setReady(admin, name, corev1.ConditionTrue); err != nil {
 		return err

@@ -4,7 +4,6 @@
 package controlplane
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,18 +50,6 @@ var (
 	ErrNotRunning = errors.New("no cluster is running")
 )
 
-// PodhostConfig is what the supervisor gives to the podhost.
-type PodhostConfig struct {
-	// NodeName is the podhost's Node.
-	NodeName string
-	// Kubeconfig is the file with the identity of that Node.
-	Kubeconfig string
-	// DataDir is the podhost's own directory.
-	DataDir string
-	// Ready is to be called when the Node is registered and pods can come.
-	Ready func()
-}
-
 // Options say what to run. Validate fills in the defaults.
 type Options struct {
 	// Name is the cluster's name. Empty means the name of the earlier start.
@@ -91,9 +78,6 @@ type Options struct {
 	ChildArg   string
 	// PodhostNode is the podhost's node name, default "<name>-podhost".
 	PodhostNode string
-	// RunPodhost runs the podhost until the context ends. It is needed if
-	// Components has the podhost.
-	RunPodhost func(ctx context.Context, config PodhostConfig) error
 	// Version is written to ready.json.
 	Version string
 	// Progress gets one line for each step.
@@ -161,9 +145,6 @@ func (o *Options) validateComponents() error {
 	}
 	if !slices.Contains(o.Components, Podhost) {
 		return nil
-	}
-	if o.RunPodhost == nil {
-		return fmt.Errorf("%w: --components has podhost, which this build is without", ErrInvalid)
 	}
 	if o.PodhostNode != "" {
 		if problems := validation.IsDNS1123Subdomain(o.PodhostNode); len(problems) > 0 {

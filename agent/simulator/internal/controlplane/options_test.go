@@ -13,30 +13,28 @@ import (
 
 func TestValidate(t *testing.T) {
 	port := func(p int) *int { return &p }
-	podhost := func(context.Context, PodhostConfig) error { return nil }
 	for name, test := range map[string]struct {
 		options Options
 		// want is part of the error, empty for none.
 		want string
 	}{
-		"least":                  {Options{DataDir: "d", RunPodhost: podhost}, ""},
-		"no data directory":      {Options{RunPodhost: podhost}, "--data-dir"},
-		"capital name":           {Options{DataDir: "d", Name: "C1", RunPodhost: podhost}, "--name"},
-		"long name":              {Options{DataDir: "d", Name: strings.Repeat("a", 46), RunPodhost: podhost}, "at most 45"},
-		"longest name":           {Options{DataDir: "d", Name: strings.Repeat("a", 45), RunPodhost: podhost}, ""},
-		"port too high":          {Options{DataDir: "d", APIServerPort: port(65536), RunPodhost: podhost}, "--apiserver-port"},
-		"port negative":          {Options{DataDir: "d", APIServerPort: port(-1), RunPodhost: podhost}, "--apiserver-port"},
-		"all interfaces":         {Options{DataDir: "d", Listen: netip.IPv4Unspecified(), RunPodhost: podhost}, "--listen"},
+		"least":                  {Options{DataDir: "d"}, ""},
+		"no data directory":      {Options{}, "--data-dir"},
+		"capital name":           {Options{DataDir: "d", Name: "C1"}, "--name"},
+		"long name":              {Options{DataDir: "d", Name: strings.Repeat("a", 46)}, "at most 45"},
+		"longest name":           {Options{DataDir: "d", Name: strings.Repeat("a", 45)}, ""},
+		"port too high":          {Options{DataDir: "d", APIServerPort: port(65536)}, "--apiserver-port"},
+		"port negative":          {Options{DataDir: "d", APIServerPort: port(-1)}, "--apiserver-port"},
+		"all interfaces":         {Options{DataDir: "d", Listen: netip.IPv4Unspecified()}, "--listen"},
 		"unknown component":      {Options{DataDir: "d", Components: []string{"kubelet"}}, "kubelet"},
 		"API server alone":       {Options{DataDir: "d", Components: []string{APIServer}}, "etcd"},
 		"scheduler without API":  {Options{DataDir: "d", Components: []string{Etcd, Scheduler}}, "kube-apiserver"},
 		"hub":                    {Options{DataDir: "d", Components: []string{Etcd, APIServer, ControllerManager}}, ""},
-		"no podhost in build":    {Options{DataDir: "d"}, "without"},
-		"bad node name":          {Options{DataDir: "d", PodhostNode: "a_b", RunPodhost: podhost}, "--podhost-node-name"},
-		"flag without value":     {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"debug"}}}, "key=value"},
-		"flag without a name":    {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"=1"}}}, "key=value"},
-		"flag with empty value":  {Options{DataDir: "d", RunPodhost: podhost, ExtraArgs: map[string][]string{Etcd: {"a="}}}, ""},
-		"address with interface": {Options{DataDir: "d", Listen: netip.MustParseAddr("fe80::1%eth0"), RunPodhost: podhost}, "--listen"},
+		"bad node name":          {Options{DataDir: "d", PodhostNode: "a_b"}, "--podhost-node-name"},
+		"flag without value":     {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"debug"}}}, "key=value"},
+		"flag without a name":    {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"=1"}}}, "key=value"},
+		"flag with empty value":  {Options{DataDir: "d", ExtraArgs: map[string][]string{Etcd: {"a="}}}, ""},
+		"address with interface": {Options{DataDir: "d", Listen: netip.MustParseAddr("fe80::1%eth0")}, "--listen"},
 	} {
 		err := test.options.Validate()
 		switch {
@@ -65,14 +63,14 @@ func TestMergeFlags(t *testing.T) {
 }
 
 // No component but the admin's kubeconfig may have the group that is above all
-// rules, and nobody but the controller manager gets the authority's key.
+// rules, and no process but the controller manager gets the authority's key.
 func TestFlagsKeepSecretsApart(t *testing.T) {
 	layout, err := NewLayout("/data")
 	if err != nil {
 		t.Fatal(err)
 	}
 	source := flagSource{layout: layout, cluster: state{Name: "c", Listen: "127.0.0.1", APIServerPort: 1}, runDir: "/run", ports: map[string]int{}}
-	for _, component := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+	for _, component := range AllComponents {
 		for _, flag := range source.args(component, nil) {
 			if strings.Contains(flag, "admin") {
 				t.Errorf("%s has %s", component, flag)
@@ -124,6 +122,36 @@ func TestAdoptState(t *testing.T) {
 	}
 }
 
+// The controller manager does not start with Nodes whose pod CIDR is not within the cluster's.
+func TestThePodCIDRStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded *state
+		want     string
+	}{
+		"first start":                       {nil, clusterCIDR},
+		"made before the CIDR was recorded": {&state{Name: "c1"}, "10.0.0.0/8"},
+		"recorded":                          {&state{Name: "c1", PodCIDR: "172.16.0.0/12"}, "172.16.0.0/12"},
+	} {
+		layout, err := NewLayout(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.recorded != nil {
+			if err := writeJSON(layout.stateFile(), test.recorded); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cluster, err := (&Options{Name: "c1", Listen: loopback}).adoptState(layout)
+		if err != nil || cluster.PodCIDR != test.want {
+			t.Errorf("%s: the pod CIDR is %q (%v), want %s", name, cluster.PodCIDR, err, test.want)
+		}
+		flags := flagSource{layout: layout, cluster: cluster, ports: map[string]int{}}.args(ControllerManager, nil)
+		if !slices.Contains(flags, "--cluster-cidr="+test.want) {
+			t.Errorf("%s: the controller manager does not get --cluster-cidr=%s", name, test.want)
+		}
+	}
+}
+
 func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if _, err := findHolder(context.Background(), path); !errors.Is(err, ErrNotRunning) {
@@ -146,7 +174,7 @@ func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
 	}
 }
 
-// A process id that was given to somebody else must never be taken for the
+// A process id that was given to another process must never be taken for the
 // supervisor.
 func TestHolderWithAnotherStartTimeIsNotTrusted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")

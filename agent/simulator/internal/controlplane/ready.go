@@ -28,7 +28,7 @@ type Ready struct {
 
 // ReadyComponent is what ready.json says of one component.
 type ReadyComponent struct {
-	// PID is 0 while the component is down. The podhost's is the supervisor's.
+	// PID is 0 while the component is down.
 	PID int `json:"pid"`
 	// HealthURL answers 200 when the component is healthy. It is empty for
 	// components that have no TCP port.

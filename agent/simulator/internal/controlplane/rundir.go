@@ -9,11 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	controlSocket = "control.sock"
 	etcdSocket    = "etcd.sock"
+	podhostSocket = "podhost.sock"
 	// longestSocket is the longest name of a socket in the run directory.
 	longestSocket = "etcd-peer.sock"
 	// maxSocketPath is the longest path that a unix socket can be bound to.
@@ -21,6 +24,9 @@ const (
 	// runDirPrefix begins the names of run directories outside the data directory.
 	runDirPrefix = "simcluster-"
 )
+
+// runDirSockets are all that a run directory holds.
+var runDirSockets = []string{controlSocket, etcdSocket, podhostSocket, longestSocket}
 
 // prepareRunDir makes the directory for unix sockets, which only the owner can
 // enter. It is in the data directory, or in the system's directory for
@@ -77,17 +83,34 @@ func (l Layout) findRunDir() (string, error) {
 
 // removeRunDir removes the run directory, also one that an earlier start left
 // in the directory for temporary files. Whatever is not surely one of ours is
-// left alone: the recorded path may have been taken by somebody else.
+// left alone: the recorded path may have been taken by another user.
 func (l Layout) removeRunDir() {
-	os.RemoveAll(l.runDir())
+	removeSockets(l.runDir())
 	dir, err := l.findRunDir()
 	if err != nil || dir == l.runDir() {
 		return
 	}
 	if isOwnRunDir(dir) {
-		os.RemoveAll(dir)
+		removeSockets(dir)
 	}
 	os.Remove(l.runDirPointer())
+}
+
+// removeSockets removes the sockets in a directory, and the directory if it is
+// empty then. Of a link, nothing is removed.
+func removeSockets(dir string) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for _, name := range runDirSockets {
+		var info unix.Stat_t
+		if unix.Fstatat(fd, name, &info, unix.AT_SYMLINK_NOFOLLOW) == nil && info.Mode&unix.S_IFMT == unix.S_IFSOCK {
+			_ = unix.Unlinkat(fd, name, 0)
+		}
+	}
+	_ = unix.Rmdir(dir)
 }
 
 func isOwnRunDir(dir string) bool {

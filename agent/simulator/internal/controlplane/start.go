@@ -47,7 +47,11 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 	stopErr := s.stop(context.WithoutCancel(ctx), control)
 	endUnits()
-	loops.Wait()
+	if stopErr == nil {
+		// With an error, a process may be left that the kernel cannot end, and
+		// its loop would wait for it.
+		loops.Wait()
+	}
 	return errors.Join(err, stopErr)
 }
 
@@ -186,7 +190,7 @@ func adminClient(kubeconfig string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// stop removes ready.json first, so that nobody takes a cluster that is ending
+// stop removes ready.json first, so that no client takes a cluster that is ending
 // for a ready one, and then ends the components in order.
 func (s *supervisor) stop(ctx context.Context, control *controlServer) error {
 	s.started.Store(false)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ var graces = map[string]time.Duration{
 	Etcd:              3 * time.Second,
 }
 
-// stopOrder lists who ends together, first to last: nobody loses what it needs
+// stopOrder lists who ends together, first to last: no process loses what it needs
 // to end in order.
 var stopOrder = [][]string{{Podhost}, {Scheduler, ControllerManager}, {APIServer}, {Etcd}}
 
@@ -59,9 +60,12 @@ type supervisor struct {
 	output, readyFile sync.Mutex
 }
 
+// errNameNeeded says that no earlier start has recorded a name.
+var errNameNeeded = fmt.Errorf("%w: --name is needed for the first start in a data directory", ErrInvalid)
+
 // Run runs the cluster until the context ends, or the parent process does. It
-// returns nil after an ordered stop. Whatever it returns, all components have
-// ended by then.
+// returns nil after an ordered stop. All components have ended by then, unless
+// the error names one that could not be stopped.
 func Run(ctx context.Context, options Options) error {
 	if err := options.Validate(); err != nil {
 		return err
@@ -74,6 +78,10 @@ func Run(ctx context.Context, options Options) error {
 	layout, err := NewLayout(options.DataDir)
 	if err != nil {
 		return err
+	}
+	// A first start without a name ends before the directory is taken, so that it leaves nothing behind.
+	if options.Name == "" && layout.isNew() {
+		return errNameNeeded
 	}
 	if err := layout.makeDirectories(); err != nil {
 		return err
@@ -141,11 +149,14 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 	}
 	switch {
 	case cluster.Name == "" && o.Name == "":
-		return state{}, fmt.Errorf("%w: --name is needed for the first start in a data directory", ErrInvalid)
+		return state{}, errNameNeeded
 	case cluster.Name == "":
-		cluster.Name = o.Name
+		cluster.Name, cluster.PodCIDR = o.Name, clusterCIDR
 	case o.Name != "" && o.Name != cluster.Name:
 		return state{}, fmt.Errorf("%w: --name=%q, but %s holds the cluster %q; choose another --data-dir", ErrInvalid, o.Name, layout.Root(), cluster.Name)
+	}
+	if cluster.PodCIDR == "" {
+		cluster.PodCIDR = earlierCIDR
 	}
 	cluster.Listen = o.Listen.String()
 	if !o.has(Podhost) {
@@ -184,10 +195,9 @@ func (s *supervisor) makeUnits() error {
 		ControllerManager: local(ControllerManager, "/healthz"),
 		Scheduler:         local(Scheduler, "/healthz"),
 	}
-	podhostReady := &atomic.Bool{}
 	s.checks = map[string]healthCheck{
-		Etcd:    etcdHealth(s.runDir),
-		Podhost: podhostHealth(s.client, s.options.PodhostNode, podhostReady),
+		Etcd:    socketHealth(filepath.Join(s.runDir, etcdSocket), "/health", "true"),
+		Podhost: podhostHealth(s.client, s.options.PodhostNode, filepath.Join(s.runDir, podhostSocket)),
 	}
 	for component, url := range s.urls {
 		s.checks[component] = checkHTTP(secure, url, "")
@@ -196,19 +206,17 @@ func (s *supervisor) makeUnits() error {
 	// controllers; each one that it has adds a line.
 	s.checks[ControllerManager] = checkHTTP(secure, s.urls[ControllerManager]+"?verbose", "-controller ok")
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
-	flags := flagSource{layout: s.layout, cluster: s.cluster, runDir: s.runDir, ports: ports, fsync: s.options.Fsync}
+	flags := flagSource{
+		layout: s.layout, cluster: s.cluster, runDir: s.runDir, ports: ports,
+		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
+	}
 	for _, component := range s.options.Components {
 		if s.logs[component], err = process.OpenLog(s.layout.LogFile(component), logLimit); err != nil {
 			return err
 		}
-		launch := s.launchChild(component, flags.args(component, s.options.ExtraArgs[component]))
-		if component == Podhost {
-			logLibraries(s.logs[Podhost])
-			launch = s.launchPodhost(podhostReady)
-		}
 		s.units[component] = process.NewUnit(process.Options{
 			Name:     component,
-			Launch:   launch,
+			Launch:   s.launchChild(component, flags.args(component, s.options.ExtraArgs[component])),
 			Healthy:  s.checks[component],
 			OnChange: s.writeReady,
 			Grace:    graces[component],
@@ -229,21 +237,6 @@ func (s *supervisor) launchChild(component string, flags []string) process.Launc
 	}
 }
 
-func (s *supervisor) launchPodhost(ready *atomic.Bool) process.Launch {
-	return func(ctx context.Context) (process.Instance, error) {
-		ready.Store(false)
-		return process.InProcess(ctx, func(ctx context.Context) error {
-			defer ready.Store(false)
-			return s.options.RunPodhost(ctx, PodhostConfig{
-				NodeName:   s.options.PodhostNode,
-				Kubeconfig: s.layout.kubeconfig(Podhost),
-				DataDir:    s.layout.podhostDir(),
-				Ready:      func() { ready.Store(true) },
-			})
-		}), nil
-	}
-}
-
 // cleanUp gives back what prepare took.
 func (s *supervisor) cleanUp() {
 	s.ports.release()
@@ -260,7 +253,7 @@ func (s *supervisor) step(format string, args ...any) {
 	fmt.Fprintf(s.options.Progress, format+"\n", args...)
 }
 
-// writeReady brings ready.json up to date. Nobody can be told if that fails,
+// writeReady brings ready.json up to date. No caller can be told if that fails,
 // so it is said on the progress output, and the next change tries again.
 func (s *supervisor) writeReady() {
 	s.readyFile.Lock()

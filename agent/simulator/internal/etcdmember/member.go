@@ -28,7 +28,7 @@ const (
 )
 
 // Run runs the member until SIGTERM or SIGINT. The arguments are etcd's own
-// flags and --socket-dir. The member serves on unix sockets only: whoever can
+// flags and --socket-dir. The member serves on unix sockets only: a user who can
 // enter the socket directory may use it.
 func Run(args []string) error {
 	config, err := configure(args)
@@ -43,6 +43,9 @@ func Run(args []string) error {
 		return fmt.Errorf("starting the member: %w", err)
 	}
 	defer member.Close()
+	done := make(chan struct{})
+	defer close(done)
+	go maintain(member.Server, config.GetLogger(), done)
 	select {
 	case <-stop:
 		return nil

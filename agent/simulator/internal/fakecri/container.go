@@ -15,7 +15,7 @@ import (
 const exitCodeStopped = 128 + 15
 
 // container is one container. It ends by itself when its lifetime is over; that is worked out whenever
-// somebody looks, so that no timer is needed.
+// its state is read, so that no timer is needed.
 type container struct {
 	// listed is what ListContainers answers; it is replaced, never changed, because callers keep it.
 	listed    *runtimeapi.Container

@@ -15,6 +15,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// imageUser is the user of every image, as of one that is built for pods that must not run as root. A pod that
+// names a user, root included, has that one.
+const imageUser = 65532
+
 const (
 	smallestImage = 5 << 20
 	imageSpread   = 200 << 20
@@ -57,6 +61,8 @@ func makeImage(name string) *runtimeapi.Image {
 		Id:   digest,
 		Size: smallestImage + binary.BigEndian.Uint64(sum[:])%imageSpread,
 		Spec: &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: name},
+		// Without a user the kubelet takes the image's for root, and starts no container that must not be.
+		Uid: &runtimeapi.Int64Value{Value: imageUser},
 	}
 	if repository, _, pinned := strings.Cut(name, "@"); pinned {
 		image.RepoDigests = []string{name}

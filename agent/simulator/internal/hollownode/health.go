@@ -17,8 +17,12 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 )
 
-// syncLoopPatience is how old the last round of the sync loop may be. A healthy one takes a second.
-const syncLoopPatience = 2 * time.Minute
+const (
+	// checkPeriod is the time between two checks of the kubelet's sync loop. A round of a healthy one takes a second.
+	checkPeriod = 10 * time.Second
+	// stuckChecks is how many checks in a row may find the sync loop in the same round.
+	stuckChecks = 12
+)
 
 // observed is what health needs of a kubelet.
 type observed interface {
@@ -31,23 +35,38 @@ type observed interface {
 type health struct {
 	gate    *fakecri.Gate
 	kubelet atomic.Value // observed, once there is a kubelet
-	since   time.Time
-	now     func() time.Time
+	// lastRound is the sync loop's round at the last check, and unchanged counts the checks since it began.
+	lastRound time.Time
+	unchanged atomic.Int64
 }
 
-// alive is nil while the sync loop goes round. Before there is a kubelet the process waits for its
-// identity, which may take any time. With a runtime that was made to fail the loop pauses by design.
-func (h *health) alive() error {
+// check looks whether the sync loop has gone round since the last check. Before there is a kubelet the
+// process waits for its identity, which may take any time. With a runtime that was made to fail the loop
+// pauses by design.
+//
+// Checks are counted, and not the time, because a process that gets no processor time, or was suspended,
+// makes no checks: a starved sync loop must not look like a stuck one.
+func (h *health) check() {
 	k, ok := h.kubelet.Load().(observed)
 	if !ok || h.gate.Failed(runtimeapi.RuntimeReady) {
+		h.unchanged.Store(0)
+		return
+	}
+	if round := k.LatestLoopEntryTime(); !round.Equal(h.lastRound) {
+		h.lastRound = round
+		h.unchanged.Store(0)
+		return
+	}
+	h.unchanged.Add(1)
+}
+
+// alive is nil while the sync loop goes round.
+func (h *health) alive() error {
+	if h.gate.Failed(runtimeapi.RuntimeReady) {
 		return nil
 	}
-	last := k.LatestLoopEntryTime()
-	if last.Before(h.since) {
-		last = h.since
-	}
-	if age := h.now().Sub(last); age > syncLoopPatience {
-		return fmt.Errorf("the kubelet's sync loop has not gone round for %s", age.Round(time.Second))
+	if n := h.unchanged.Load(); n > stuckChecks {
+		return fmt.Errorf("the kubelet's sync loop has not gone round in %d checks, one every %s", n, checkPeriod)
 	}
 	return nil
 }
@@ -64,10 +83,21 @@ func (h *health) ready(ctx context.Context) error {
 	return nil
 }
 
-// watch starts observing a kubelet that is about to run.
-func (h *health) watch(k observed) {
-	h.since = h.now()
+// watch observes a kubelet that is about to run, until ctx ends.
+func (h *health) watch(ctx context.Context, k observed) {
 	h.kubelet.Store(k)
+	go func() {
+		ticker := time.NewTicker(checkPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				h.check()
+			}
+		}
+	}()
 }
 
 // serve answers /healthz and /readyz until ctx ends. It returns when it listens.

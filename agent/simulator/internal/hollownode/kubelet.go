@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -37,6 +38,7 @@ type node struct {
 	runtime       *fakecri.Runtime
 	images        *fakecri.Images
 	pods          *podIndex
+	registration  *registration
 }
 
 // newNode puts together what does not need the API server.
@@ -53,7 +55,7 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 		configuration: c,
 		options:       options,
 		settings:      settings,
-		runtime:       newRuntime(c, pods),
+		runtime:       newRuntime(c, options, pods),
 		images:        fakecri.NewImages(options.StateDir),
 		pods:          pods,
 	}, nil
@@ -91,12 +93,12 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	if err != nil {
 		return nil, nil, err
 	}
-	registration := &registration{client: made.heartbeat}
-	dependencies := n.dependencies(ctx, made, registration)
+	n.registration = newRegistration(made.heartbeat, n.configuration.ProviderID)
+	dependencies := n.dependencies(ctx, made)
 	var built *kubelet.Kubelet
 	dependencies.OnHeartbeatFailure = func() {
 		utilnet.CloseIdleConnectionsFor(config.Transport)
-		registration.restore(ctx, built.GetNode)
+		n.registration.restore(ctx, built.GetNode)
 	}
 	recorder := newRecorder(ctx, n.configuration.NodeName, made.events)
 	deferRecorder(dependencies, recorder)
@@ -117,10 +119,10 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	return built, dependencies, nil
 }
 
-func (n *node) dependencies(ctx context.Context, made clients, registration *registration) *kubelet.Dependencies {
+func (n *node) dependencies(ctx context.Context, made clients) *kubelet.Dependencies {
 	return &kubelet.Dependencies{
-		KubeClient:                registration.wrap(made.main),
-		HeartbeatClient:           made.heartbeat,
+		KubeClient:                n.registration.wrap(made.main),
+		HeartbeatClient:           n.registration.wrap(made.heartbeat),
 		EventClient:               made.events,
 		ProbeManager:              succeedingProbes{},
 		RemoteRuntimeService:      n.runtime,
@@ -165,14 +167,14 @@ func (n *node) newKubelet(ctx context.Context, dependencies *kubelet.Dependencie
 // address is the Node's internal address: the one health is served on, else that of the interface with
 // the default route. The kubelet would look the latter up in the DNS, with every heartbeat.
 func (n *node) address() net.IP {
-	bind := net.ParseIP(n.options.BindAddress)
-	if !bind.IsUnspecified() {
-		return bind
+	bind, err := netip.ParseAddr(n.options.BindAddress)
+	if err != nil || bind.IsUnspecified() {
+		if routed, err := utilnet.ResolveBindAddress(nil); err == nil {
+			return routed
+		}
+		bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	if routed, err := utilnet.ResolveBindAddress(nil); err == nil {
-		return routed
-	}
-	return net.IPv4(127, 0, 0, 1)
+	return nodeAddress(bind).AsSlice()
 }
 
 // start runs the kubelet. It cannot be stopped but with the process.

@@ -2,16 +2,27 @@ package hollownode
 
 import (
 	"context"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/status"
@@ -42,26 +53,51 @@ func TestKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	validate, err := getField[func(net.IP) error](k, "nodeIPValidator")
+	validate, err := getField[func(net.IP) error](k, nodeIPValidator)
 	if err != nil || validate(net.IPv4(127, 0, 0, 1)) != nil {
 		t.Errorf("a loopback address is refused: %v", err)
 	}
-	manager, err := getField[volumemanager.VolumeManager](k, "volumeManager")
+	manager, err := getField[volumemanager.VolumeManager](k, volumeManager)
 	if _, paced := manager.(pacedVolumes); err != nil || !paced {
 		t.Errorf("the volume manager is %T, %v", manager, err)
 	}
 	checkSandboxStatusIsOrdered(t, k)
+	checkHooksAreKept(t, k)
+	if utilfeature.DefaultFeatureGate.Enabled(features.UserNamespacesSupport) {
+		t.Error("the kubelet has user namespaces, for which it reads /etc/passwd")
+	}
+}
+
+// checkHooksAreKept fails if an HTTP hook is sent to the pod's address.
+func checkHooksAreKept(t *testing.T, k *kubelet.Kubelet) {
+	t.Helper()
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer server.Close()
+	address := server.Listener.Addr().(*net.TCPAddr)
+	runner, err := getField[kubecontainer.HandlerRunner](k, hookRunner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: address.IP.String(), Port: intstr.FromInt(address.Port)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hooked", UID: "2"}}
+	if _, err := runner.Run(t.Context(), kubecontainer.ContainerID{}, pod, &corev1.Container{Name: "c"}, hook); err != nil {
+		t.Errorf("an HTTP hook fails: %v", err)
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("an HTTP hook sent %d requests out of the process", n)
+	}
 }
 
 // checkSandboxStatusIsOrdered fails if what the kubelet says of a ready sandbox can come after what it says of
 // the containers in it.
 func checkSandboxStatusIsOrdered(t *testing.T, k *kubelet.Kubelet) {
 	t.Helper()
-	statuses, err := getField[status.Manager](k, "statusManager")
+	statuses, err := getField[status.Manager](k, statusManager)
 	if err != nil {
 		t.Fatal(err)
 	}
-	helper, err := getField[kubecontainer.RuntimeHelper](k, "containerRuntime", "runtimeHelper")
+	helper, err := getField[kubecontainer.RuntimeHelper](k, runtimeHelper)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,27 +117,56 @@ func checkSandboxStatusIsOrdered(t *testing.T, k *kubelet.Kubelet) {
 		t.Errorf("the sandbox is not reported as ready before the kubelet goes on: %+v", reported.Conditions)
 	}
 	if before.Conditions[0].Status != corev1.ConditionFalse {
-		t.Error("a status that somebody else has read was changed")
+		t.Error("a status that another caller has read was changed")
 	}
 }
 
 func TestFieldsThatAreNotThereAreErrors(t *testing.T) {
 	type inner struct{ number int }
 	target := &struct{ in *inner }{&inner{1}}
-	if err := setField(target, 2, "in", "number"); err != nil || target.in.number != 2 {
+	number := private{"in.number", "of a test"}
+	if err := setField(target, number, 2); err != nil || target.in.number != 2 {
 		t.Fatalf("setting a private field: %v, %+v", err, target.in)
 	}
 	for want, set := range map[string]func() error{
-		"no field nothing": func() error { return setField(target, 2, "nothing") },
-		"no struct":        func() error { return setField(target, 2, "in", "number", "deeper") },
-		"want a int":       func() error { return setField(target, "2", "in", "number") },
+		"no field nothing: a hollow kubelet needs it, because of a test": func() error { return setField(target, private{"nothing", "of a test"}, 2) },
+		"no struct":  func() error { return setField(target, private{"in.number.deeper", "of a test"}, 2) },
+		"want a int": func() error { return setField(target, number, "2") },
 		"got a int": func() error {
-			_, err := getField[string](target, "in", "number")
+			_, err := getField[string](target, number)
 			return err
 		},
 	} {
 		if err := set(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
+	}
+}
+
+// TestPrivateFieldsAreInOnePlace keeps the work that a new version of Kubernetes makes in one file: no other one reaches past
+// Go's rules, but the one that sets the version, and one that calls the kernel.
+func TestPrivateFieldsAreInOnePlace(t *testing.T) {
+	var found []string
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imported := range file.Imports {
+			if imported.Path.Value == `"unsafe"` {
+				found = append(found, filepath.ToSlash(path))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"../../internal/hollownode/private.go", "../../internal/kubeletversion/kubeletversion.go", "../../internal/podhost/keeper/family.go"}
+	if !slices.Equal(found, want) {
+		t.Errorf("package unsafe is imported by %q, want %q", found, want)
 	}
 }

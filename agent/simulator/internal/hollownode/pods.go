@@ -1,8 +1,6 @@
 package hollownode
 
 import (
-	"crypto/sha256"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,7 +21,7 @@ const (
 )
 
 // newRuntime makes the container runtime of a configuration.
-func newRuntime(c contract.Configuration, pods *podIndex) *fakecri.Runtime {
+func newRuntime(c contract.Configuration, options Options, pods *podIndex) *fakecri.Runtime {
 	name, version := c.ContainerRuntimeName, c.ContainerRuntimeVersion
 	if name == "" {
 		name = defaultRuntimeName
@@ -34,17 +32,10 @@ func newRuntime(c contract.Configuration, pods *podIndex) *fakecri.Runtime {
 	return fakecri.New(fakecri.Options{
 		Name:            name,
 		Version:         version,
-		FallbackPodCIDR: fallbackPodCIDR(c.NodeName),
+		FallbackPodCIDR: fallbackPodCIDR(options.BindAddress, c.NodeName),
 		PodCIDRGrace:    podCIDRGrace,
 		RoleOf:          pods.roleOf,
 	})
-}
-
-// fallbackPodCIDR is a /24 of the shared address space (100.64.0.0/10), chosen by the node's name. It
-// serves clusters that give their nodes no pod CIDR; two nodes may well have the same.
-func fallbackPodCIDR(nodeName string) netip.Prefix {
-	sum := sha256.Sum256([]byte(nodeName))
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 | sum[0]&63, sum[1], 0}), 24)
 }
 
 // podIndex looks up pods in the kubelet, which is built after the runtime that needs them.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
@@ -16,14 +17,23 @@ import (
 // reregisterTimeout bounds the call that brings a deleted Node back.
 const reregisterTimeout = 10 * time.Second
 
-// registration remembers what the kubelet registered its Node with, and does so again if somebody deletes
+// registration remembers what the kubelet registered its Node with, and does so again if a user deletes
 // the Node. A kubelet registers once in its life and after that only fails to send its status. It is told
 // of such failures by the kubelet itself, so watching for them costs nothing.
 type registration struct {
-	client clientset.Interface
+	client     clientset.Interface
+	providerID string
+	// lost gets the error with which the process has to end, when the Node is another machine's.
+	lost chan error
 
 	mu   sync.Mutex
 	node *corev1.Node
+	// uid is that of the Node that was last found to be this kubelet's.
+	uid types.UID
+}
+
+func newRegistration(client clientset.Interface, providerID string) *registration {
+	return &registration{client: client, providerID: providerID, lost: make(chan error, 1)}
 }
 
 // wrap returns the client for the kubelet, which lets the registration see the Node.
@@ -86,5 +96,9 @@ type registeringNodes struct {
 // Create is called by the kubelet for its own Node only, also when that turns out to exist.
 func (n registeringNodes) Create(ctx context.Context, node *corev1.Node, options metav1.CreateOptions) (*corev1.Node, error) {
 	n.registration.remember(node)
-	return n.NodeInterface.Create(ctx, node, options)
+	created, err := n.NodeInterface.Create(ctx, node, options)
+	if err != nil {
+		return nil, err
+	}
+	return created, n.registration.check(created)
 }

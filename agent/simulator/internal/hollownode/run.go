@@ -21,7 +21,8 @@ const settling = 15 * time.Second
 // long as its process: Run is called once, and the process must end soon after.
 //
 // The Node stays when the process ends. If the Node is deleted while the process runs, it is registered
-// again within seconds: end the process first to be rid of it.
+// again within seconds: end the process first to be rid of it. If another machine registers under the Node's name, Run
+// returns an error, and nothing is written to that machine's Node.
 func Run(ctx context.Context, options Options) error {
 	configuration, err := options.load()
 	if err != nil {
@@ -37,7 +38,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	monitor := &health{gate: n.runtime.Gate(), now: time.Now}
+	monitor := &health{gate: n.runtime.Gate()}
 	if err := monitor.serve(ctx, options); err != nil {
 		return err
 	}
@@ -60,13 +61,19 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	monitor.watch(k)
+	monitor.watch(ctx, k)
 	start(ctx, k, dependencies)
-	if pause(ctx, settling) {
-		footprint.Rest()
+	settled := time.After(settling)
+	for {
+		select {
+		case <-settled:
+			footprint.Rest()
+		case err := <-n.registration.lost:
+			return unlessEnded(ctx, err)
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // unlessEnded is err, or nil when ctx has ended: what an end that was asked for breaks is no failure.

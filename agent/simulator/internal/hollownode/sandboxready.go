@@ -19,16 +19,16 @@ import (
 // the pod was Ready and is Pending again, until the next sync of the pod more than a minute later. Real
 // runtimes take too long to start a container for that to be seen; this one takes microseconds.
 func orderSandboxStatus(k *kubelet.Kubelet) error {
-	statuses, err := getField[status.Manager](k, "statusManager")
+	statuses, err := getField[status.Manager](k, statusManager)
 	if err != nil {
 		return err
 	}
-	helper, err := getField[kubecontainer.RuntimeHelper](k, "containerRuntime", "runtimeHelper")
+	helper, err := getField[kubecontainer.RuntimeHelper](k, runtimeHelper)
 	if err != nil {
 		return err
 	}
 	var ordered kubecontainer.RuntimeHelper = orderedSandboxStatus{RuntimeHelper: helper, statuses: statuses}
-	if err := setField(k, ordered, "containerRuntime", "runtimeHelper"); err != nil {
+	if err := setField(k, runtimeHelper, ordered); err != nil {
 		return fmt.Errorf("container runtime: %w", err)
 	}
 	return nil

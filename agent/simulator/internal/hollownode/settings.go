@@ -71,11 +71,14 @@ func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.
 	return settings, nil
 }
 
-// setFeatureGates turns off features that hold a watch open for something no hollow pod uses.
+// setFeatureGates turns off features that hold a watch open for something no hollow pod uses, and user
+// namespaces, for which a kubelet wants to read /etc/passwd: an image made from scratch has none.
 func setFeatureGates() error {
-	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
-		string(features.PodCertificateRequest): false,
-	})
+	gates := utilfeature.DefaultMutableFeatureGate
+	if err := gates.SetFromMap(map[string]bool{string(features.PodCertificateRequest): false}); err != nil {
+		return err
+	}
+	return disableLocked(gates, features.UserNamespacesSupport)
 }
 
 // nodeLabels are the configured labels and those that every hollow Node has.

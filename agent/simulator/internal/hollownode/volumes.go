@@ -24,20 +24,20 @@ const (
 //
 // Each loop begins with a call to something that is replaced here by the same with a wait in front.
 func paceVolumes(k *kubelet.Kubelet) error {
-	manager, err := getField[volumemanager.VolumeManager](k, "volumeManager")
+	manager, err := getField[volumemanager.VolumeManager](k, volumeManager)
 	if err != nil {
 		return err
 	}
 	p := newPacer(volumesIdle, volumesLinger)
-	pods, err := getField[populator.PodManager](manager, "desiredStateOfWorldPopulator", "podManager")
+	pods, err := getField[populator.PodManager](manager, volumePods)
 	if err != nil {
 		return err
 	}
 	var wrapped populator.PodManager = pacedPods{PodManager: pods, pacer: p}
-	if err := setField(manager, wrapped, "desiredStateOfWorldPopulator", "podManager"); err != nil {
+	if err := setField(manager, volumePods, wrapped); err != nil {
 		return err
 	}
-	hasAddedPods, err := getField[func() bool](manager, "reconciler", "populatorHasAddedPods")
+	hasAddedPods, err := getField[func() bool](manager, volumePodsAdded)
 	if err != nil {
 		return err
 	}
@@ -45,17 +45,17 @@ func paceVolumes(k *kubelet.Kubelet) error {
 		p.wait()
 		return hasAddedPods()
 	}
-	if err := setField(manager, paced, "reconciler", "populatorHasAddedPods"); err != nil {
+	if err := setField(manager, volumePodsAdded, paced); err != nil {
 		return err
 	}
 	var replacement volumemanager.VolumeManager = pacedVolumes{VolumeManager: manager, pacer: p}
-	if err := setField(k, replacement, "volumeManager"); err != nil {
+	if err := setField(k, volumeManager, replacement); err != nil {
 		return fmt.Errorf("volume manager: %w", err)
 	}
 	return nil
 }
 
-// pacer holds loops back while nobody needs them.
+// pacer holds loops back while they are not needed.
 type pacer struct {
 	idle, linger time.Duration
 
@@ -85,7 +85,7 @@ func (p *pacer) use() (done func()) {
 	}
 }
 
-// wait returns at once while somebody needs the loop, else when somebody does or after the idle time.
+// wait returns at once while the loop is needed, else when it is needed or after the idle time.
 func (p *pacer) wait() {
 	p.mu.Lock()
 	running, woken := p.users > 0 || time.Now().Before(p.until), p.woken

@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/address"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/process"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/support"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
@@ -62,8 +63,11 @@ func newHost(options Options) (*host, error) {
 	}
 	// Other users may pass through the data directory to the volumes of pods
 	// that run as them. What is in it is protected by itself.
-	if err := errors.Join(os.MkdirAll(options.DataDir, 0o711), os.MkdirAll(filepath.Join(options.DataDir, logDirectory), 0o700)); err != nil {
+	if err := os.MkdirAll(options.DataDir, 0o711); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
+	}
+	if err := poddir.Take(filepath.Join(options.DataDir, logDirectory), 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory for logs: %w", err)
 	}
 	marker, err := markerOf(options.DataDir)
 	if err != nil {
@@ -99,7 +103,7 @@ func markerOf(dataDir string) (string, error) {
 }
 
 // release gives back what newHost claimed. Processes that were left when
-// somebody killed the launcher's keeper are found by their marker.
+// the launcher's keeper was killed are found by their marker.
 func (h *host) release() error {
 	h.launcher.Close()
 	return errors.Join(process.KillMarked(h.marker), volume.Leave(h.options.DataDir), ignoreClosed(h.claim.Release()))

@@ -48,7 +48,7 @@ func TestNode(t *testing.T) {
 	if cpu := node.Status.Allocatable[corev1.ResourceCPU]; cpu.Value() != 7 {
 		t.Errorf("the CPUs are %s", cpu.String())
 	}
-	if pods := node.Status.Allocatable[corev1.ResourcePods]; pods.Value() != 500 {
+	if pods := node.Status.Allocatable[corev1.ResourcePods]; pods.Value() != 1000 {
 		t.Errorf("the pods are %s", pods.String())
 	}
 	if memory := node.Status.Allocatable[corev1.ResourceMemory]; memory.Value() < 1<<28 {

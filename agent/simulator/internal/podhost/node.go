@@ -60,6 +60,8 @@ func newNode(o Options, address netip.Addr, port int) *corev1.Node {
 			},
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: address.String()},
+				// By this one the API server of a simulated cluster finds the kubelet API.
+				{Type: corev1.NodeInternalDNS, Address: address.String()},
 				{Type: corev1.NodeHostName, Address: o.Name},
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
@@ -121,7 +123,7 @@ func newNodeController(client kubernetes.Interface, description *corev1.Node) (*
 			if !apierrors.IsNotFound(err) {
 				return err
 			}
-			// Somebody deleted the Node. Its pods still run here.
+			// A user deleted the Node. Its pods still run here.
 			_, err = client.CoreV1().Nodes().Create(ctx, description, metav1.CreateOptions{})
 			return err
 		}),

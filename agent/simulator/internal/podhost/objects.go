@@ -17,7 +17,7 @@ type objects struct {
 	configMaps configmap.Manager
 }
 
-// newObjects keeps watches that nobody reads for at least five times the period.
+// newObjects keeps watches that no client reads for at least five times the period.
 func newObjects(client kubernetes.Interface, period time.Duration) *objects {
 	return &objects{
 		secrets:    secret.NewWatchingSecretManager(client, period),

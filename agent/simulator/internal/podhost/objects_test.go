@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
 )
 
@@ -108,7 +109,7 @@ until grep -q second /secret/dir/key; do sleep 0.1; done; echo refreshed; exec s
 		t.Fatal(err)
 	}
 	h.eventually("nothing is left of the pod", func() error {
-		left, err := (&volume.Manager{Base: base}).Pods()
+		left, _, err := poddir.List(base)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("there are %v", left)
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	defaultPods           = 500
+	defaultPods           = 1000
 	defaultShutdownGrace  = 5 * time.Second
 	defaultRefreshPeriod  = 20 * time.Second
 	defaultLogLimit       = 8 << 20
@@ -33,8 +33,10 @@ type Options struct {
 	DataDir string
 	// Images maps image names to directories that play their root file systems.
 	Images map[string]string
-	// Capacity is what the Node has to offer. What it leaves out is the
-	// machine's CPUs and memory, and 500 pods.
+	// Capacity is what the Node has to offer: how much may be requested, of
+	// which the podhost enforces nothing. What it leaves out is cpuOvercommit
+	// times the machine's CPUs, memoryOvercommit times its memory, and 1000
+	// pods.
 	Capacity corev1.ResourceList
 	// Ready is called once, when the Node is registered and pods can come.
 	Ready func()
@@ -82,7 +84,16 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// machineCapacity is what the machine has to offer.
+// A hollow-node requests 20 thousandths of a CPU and 64 MiB, which fits all
+// hosts and versions. At rest it was measured to take 1.2 thousandths and 11
+// to 17 MiB that it does not share. Counted by requests, a laptop would be full
+// with 50 hollow nodes for each of its CPUs.
+const (
+	cpuOvercommit    = 10
+	memoryOvercommit = 4
+)
+
+// machineCapacity is what may be requested of this machine.
 func machineCapacity() (corev1.ResourceList, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -90,8 +101,8 @@ func machineCapacity() (corev1.ResourceList, error) {
 	}
 	memory := int64(info.Totalram) * int64(info.Unit)
 	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU())*cpuOvercommit, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(memory*memoryOvercommit, resource.BinarySI),
 		corev1.ResourcePods:   *resource.NewQuantity(defaultPods, resource.DecimalSI),
 	}, nil
 }

@@ -39,10 +39,10 @@ package podhost
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/volume"
 )
 
@@ -76,7 +76,10 @@ func Run(ctx context.Context, options Options) (err error) {
 }
 
 // Clean removes the files that a podhost left, inside its data directory and
-// outside it. No podhost may be using the directory.
-func Clean(dataDir string) error {
-	return errors.Join(volume.Clean(dataDir), os.RemoveAll(filepath.Join(dataDir, logDirectory)))
+// outside it. It returns the paths of what it left because no podhost made it.
+// No podhost may be using the directory.
+func Clean(dataDir string) (left []string, err error) {
+	left, err = volume.Clean(dataDir)
+	logs, logsErr := poddir.Clean(filepath.Join(dataDir, logDirectory))
+	return append(left, logs...), errors.Join(err, logsErr)
 }

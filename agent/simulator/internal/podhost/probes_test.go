@@ -49,7 +49,11 @@ func TestFailedLivenessProbeRestartsTheContainer(t *testing.T) {
 	pod := h.server("p")
 	pod.Spec.Containers[0].LivenessProbe = healthProbe()
 	pod.Spec.Containers[0].LivenessProbe.FailureThreshold = 2
-	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(8080)}}}
+	// On a busy machine the server takes its time, to start and to answer.
+	pod.Spec.Containers[0].LivenessProbe.TimeoutSeconds = 30
+	listens := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(8080)}}
+	pod.Spec.Containers[0].StartupProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 30, FailureThreshold: 300, ProbeHandler: listens}
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 30, ProbeHandler: listens}
 	h.create(pod)
 	h.ask(h.awaitReady("p"), "/break")
 	h.await("p", "is restarted and ready", func(pod *corev1.Pod) string {

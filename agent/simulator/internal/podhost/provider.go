@@ -14,11 +14,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
 )
 
 // goneGrace bounds the time that the processes of a pod may take to end after
-// its object has gone: nobody waits for them any more.
+// its object has gone: no goroutine waits for them any more.
 const goneGrace = 2 * time.Second
 
 // provider runs pods for virtual-kubelet's pod controller. Pods are told apart
@@ -166,7 +167,7 @@ func (p *provider) finish(known *podlife.Pod) {
 
 // cleanUp removes the files of a pod.
 func (p *provider) cleanUp(uid types.UID) {
-	err := errors.Join(p.runtime.Volumes.Remove(uid), removeLogs(p.runtime.LogDir, uid))
+	err := errors.Join(p.runtime.Volumes.Remove(uid), poddir.Remove(p.runtime.LogDir, uid))
 	if err != nil {
 		klog.FromContext(p.ctx).Error(err, "Removing the files of a pod failed", "podUID", uid)
 	}

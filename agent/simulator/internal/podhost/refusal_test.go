@@ -140,7 +140,7 @@ func TestLogsAreFollowed(t *testing.T) {
 	}
 }
 
-// The kubelet's port must not give the logs to everybody on the machine.
+// The kubelet's port must not give the logs to every user of the machine.
 func TestKubeletAPIWantsAuthorization(t *testing.T) {
 	h := startHost(t)
 	h.create(h.script("p", "echo secret; exec sleep 1000"))

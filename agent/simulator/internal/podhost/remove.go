@@ -2,9 +2,6 @@ package podhost
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/podlife"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 )
 
 // The time between attempts to reach the API server about a pod that has ended.
@@ -88,29 +85,26 @@ func retry(ctx context.Context, pod *corev1.Pod, complaint string, action func()
 	}
 }
 
-func removeLogs(logDir string, uid types.UID) error {
-	return os.RemoveAll(podlife.PodLogDir(logDir, uid))
-}
-
 // removeStrangers removes the files of pods that the API server does not know:
-// they were deleted while no podhost ran.
+// they were deleted while no podhost ran. What is not a pod's stays.
 func (p *provider) removeStrangers(known map[types.UID]bool) error {
-	uids, err := p.runtime.Volumes.Pods()
-	if err != nil {
-		return err
-	}
-	logs, err := os.ReadDir(p.runtime.LogDir)
-	if err != nil {
-		return fmt.Errorf("listing the logs: %w", err)
-	}
-	for _, entry := range logs {
-		uids = append(uids, types.UID(entry.Name()))
-	}
-	var failed error
-	for _, uid := range uids {
-		if !known[uid] {
-			failed = errors.Join(failed, p.runtime.Volumes.Remove(uid), removeLogs(p.runtime.LogDir, uid))
+	for _, directory := range []string{p.runtime.Volumes.Base, p.runtime.LogDir} {
+		uids, others, err := poddir.List(directory)
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			klog.FromContext(p.ctx).Info("Leaving files in place that no podhost made", "paths", others)
+		}
+		for _, uid := range uids {
+			if known[uid] {
+				continue
+			}
+			if err := poddir.Remove(directory, uid); err != nil {
+				// It is in no pod's way, and the next podhost tries again.
+				klog.FromContext(p.ctx).Error(err, "Removing the files of a deleted pod failed", "podUID", uid)
+			}
 		}
 	}
-	return failed
+	return nil
 }

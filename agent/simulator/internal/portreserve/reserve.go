@@ -4,7 +4,7 @@
 // which another process can take the port, and so does every restart of that
 // server. A Reservation has no such gap: it holds a socket that is bound to
 // the port but does not listen. A server of the same user that sets
-// SO_REUSEPORT can bind to the port besides it; everybody else is refused.
+// SO_REUSEPORT can bind to the port besides it; all others are refused.
 package portreserve
 
 import (

@@ -3,7 +3,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,19 +19,13 @@ const outputGrace = 2 * time.Second
 
 // Instance is one run of a component.
 type Instance interface {
-	// PID is the process id. It is this process's own if the component runs
-	// inside it.
+	// PID is the process id.
 	PID() int
-	// Signal sends a signal. It returns ErrUnsupported if this kind of
-	// component can't honour it.
+	// Signal sends a signal. A run that has ended already is no error.
 	Signal(signal syscall.Signal) error
 	// Wait blocks until the run has ended and tells why. It is called once.
 	Wait() error
 }
-
-// ErrUnsupported is returned by Signal for a signal that a component which
-// runs inside this process can't be sent.
-var ErrUnsupported = errors.New("not possible for a component that runs inside the supervisor")
 
 // Spawner starts child processes which the kernel kills when this process
 // ends, however it ends.
@@ -98,41 +91,3 @@ func (c *child) Signal(signal syscall.Signal) error {
 }
 
 func (c *child) Wait() error { return c.cmd.Wait() }
-
-// InProcess runs the function as an Instance: SIGTERM and SIGKILL cancel its
-// context, other signals but SIGCONT are unsupported.
-func InProcess(ctx context.Context, run func(ctx context.Context) error) Instance {
-	ctx, cancel := context.WithCancel(ctx)
-	instance := &inProcess{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(instance.done)
-		defer cancel()
-		instance.err = run(ctx)
-	}()
-	return instance
-}
-
-type inProcess struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error
-}
-
-func (p *inProcess) PID() int { return os.Getpid() }
-
-func (p *inProcess) Signal(signal syscall.Signal) error {
-	switch signal {
-	case syscall.SIGTERM, syscall.SIGKILL:
-		p.cancel()
-		return nil
-	case syscall.SIGCONT:
-		return nil
-	default:
-		return ErrUnsupported
-	}
-}
-
-func (p *inProcess) Wait() error {
-	<-p.done
-	return p.err
-}

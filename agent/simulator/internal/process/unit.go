@@ -52,8 +52,7 @@ type Options struct {
 // Status is what is known of a unit.
 type Status struct {
 	State State `json:"state"`
-	// PID is 0 when nothing runs. A unit that runs inside the supervisor has
-	// the supervisor's.
+	// PID is 0 when nothing runs.
 	PID int `json:"pid,omitempty"`
 	// Restarts counts the starts after the first.
 	Restarts int `json:"restarts"`
@@ -128,8 +127,8 @@ func (u *Unit) claim() bool {
 	return claimed
 }
 
-// stoppedWithin waits for the delay before a restart, and no longer than until the unit is stopped. Whoever starts it again
-// need not wait, however soon that is: a start leaves the state as the stop has left it.
+// stoppedWithin waits for the delay before a restart, and no longer than until the unit is stopped. A caller that starts
+// it again need not wait, however soon that is: a start leaves the state as the stop has left it.
 func (u *Unit) stoppedWithin(ctx context.Context, delay time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, delay)
 	defer cancel()
@@ -222,7 +221,7 @@ func (u *Unit) WaitHealthy(ctx context.Context) error {
 	return failure
 }
 
-// update changes the unit under its lock and wakes everybody who waits.
+// update changes the unit under its lock and wakes all that wait.
 func (u *Unit) update(change func()) {
 	u.mutex.Lock()
 	change()

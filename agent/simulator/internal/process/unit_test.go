@@ -88,7 +88,7 @@ func TestKilledUnitIsRestarted(t *testing.T) {
 		t.Errorf("last exit %q, want it to name the signal", second.LastExit)
 	}
 	if unit.changes.Load() == before {
-		t.Error("nobody was told of the change")
+		t.Error("no waiter was woken by the change")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAStopEndsTheWaitAfterACrash(t *testing.T) {
 		unit.Start()
 	}
 	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("20 starts in the wait after a crash took %s, as if nobody had stopped it", took)
+		t.Errorf("20 starts in the wait after a crash took %s, as if it had not been stopped", took)
 	}
 }
 
@@ -209,39 +209,6 @@ func TestHealthComesLater(t *testing.T) {
 	}
 	unit.healthy.Store(true)
 	unit.startHealthy(t)
-}
-
-func TestUnitInsideTheProcess(t *testing.T) {
-	runs := make(chan struct{}, 10)
-	unit := process.NewUnit(process.Options{
-		Name: "inside",
-		Launch: func(ctx context.Context) (process.Instance, error) {
-			return process.InProcess(ctx, func(ctx context.Context) error {
-				runs <- struct{}{}
-				<-ctx.Done()
-				return nil
-			}), nil
-		},
-		Healthy: func(context.Context) error { return nil },
-		Grace:   time.Second,
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var loop sync.WaitGroup
-	loop.Go(func() { unit.Run(ctx) })
-	defer loop.Wait()
-	defer cancel()
-	unit.Start()
-	<-runs
-	if err := unit.Pause(); !errors.Is(err, process.ErrUnsupported) {
-		t.Errorf("pausing gave %v, want ErrUnsupported", err)
-	}
-	if err := unit.Kill(ctx); err != nil {
-		t.Fatal(err)
-	}
-	<-runs
-	if err := unit.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func processState(pid int) string {

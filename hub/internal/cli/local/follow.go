@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 const followPoll = 100 * time.Millisecond

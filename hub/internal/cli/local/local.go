@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/shell"
 )
 
 const localLong = `Run a whole fleet on this machine: a hub, workload clusters with their agents, and machines, all of them local
@@ -21,12 +21,14 @@ processes on loopback. It needs no container runtime and no root.
 The fleet stays until "kubectl hollow local down" ends it. A process of it that ends is started again.`
 
 // NewCommand returns "local".
-func NewCommand(hub *kube.Hub) *cobra.Command {
+func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	dir := defaultDir()
-	command := kube.Group(&cobra.Command{Use: "local", Short: "Run a whole fleet on this machine", Long: localLong},
-		newUp(hub, &dir), newStatus(hub, &dir), newDown(hub, &dir), newKeep(hub, &dir))
-	command.PersistentFlags().StringVar(&dir, "dir", dir, "directory of the fleet")
-	return command
+	commands := []*cobra.Command{newUp(hub, &dir), newStatus(hub, &dir), newDown(hub, &dir), newKeep(hub, &dir)}
+	for _, command := range commands {
+		// A flag of each: the help of a command leaves out those of its parents.
+		command.Flags().StringVar(&dir, "dir", dir, "directory of the fleet; for \"up\" one that is empty or does not exist yet")
+	}
+	return cmdutil.Group(&cobra.Command{Use: "local", Short: "Run a whole fleet on this machine", Long: localLong}, commands...)
 }
 
 // defaultDir is where a user's fleet is. Paths below it are those of sockets too, and must be short.
@@ -34,15 +36,15 @@ func defaultDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("hollowfleet-local-%d", os.Getuid()))
 }
 
-// look reports on the fleet in dir.
-func look(dir string) (localfleet.Report, error) {
+// readReport reports on the fleet in dir.
+func readReport(dir string) (localfleet.Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return localfleet.Report{}, fmt.Errorf("finding --dir: %w", err)
 	}
-	report, err := localfleet.Look(dir)
+	report, err := localfleet.ReadReport(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return report, exit.NotFound("there is no fleet in %s: start one with kubectl hollow local up", dir)
+		return report, cmdutil.NotFound("there is no fleet in %s: start one with kubectl hollow local up", dir)
 	}
 	return report, err
 }
@@ -50,7 +52,7 @@ func look(dir string) (localfleet.Report, error) {
 // written is how the user writes a command for the fleet in dir.
 func written(words, dir string) string {
 	if dir != defaultDir() {
-		words += " --dir " + dir
+		words += " --dir " + shell.Quote(dir)
 	}
 	return "kubectl hollow local " + words
 }

@@ -11,10 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 func TestTheTailPassesLinesOnAndKeepsTheError(t *testing.T) {
@@ -35,7 +34,7 @@ func options(t *testing.T) *upOptions {
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), nil, 0o755)).To(Succeed())
 	}
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	return &upOptions{hub: kube.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, timeout: time.Minute}
+	return &upOptions{hub: cmdutil.NewHub(streams), dir: filepath.Join(t.TempDir(), "fleet"), binDir: bin, clusters: 2, machines: 1, timeout: time.Minute}
 }
 
 func TestWhatCannotBeStarted(t *testing.T) {
@@ -44,23 +43,19 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"all well":          {func(*upOptions) {}, exit.OK, ""},
-		"no machines":       {func(o *upOptions) { o.machines = 0 }, exit.OK, ""},
-		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, exit.BadUsage, "--clusters"},
-		"negative machines": {func(o *upOptions) { o.machines = -1 }, exit.BadUsage, "--machines"},
-		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, exit.BadUsage, `"latest" is no version`},
-		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, exit.Failed, "run make build"},
-		"a fleet is there": {func(o *upOptions) {
-			NewWithT(t).Expect(os.MkdirAll(o.dir, 0o755)).To(Succeed())
-			NewWithT(t).Expect(os.WriteFile(filepath.Join(o.dir, "fleet.json"), []byte("{}"), 0o600)).To(Succeed())
-		}, exit.Refused, "there is a fleet in"},
+		"all well":          {func(*upOptions) {}, cmdutil.OK, ""},
+		"no machines":       {func(o *upOptions) { o.machines = 0 }, cmdutil.OK, ""},
+		"no cluster":        {func(o *upOptions) { o.clusters = 0 }, cmdutil.BadUsage, "--clusters"},
+		"negative machines": {func(o *upOptions) { o.machines = -1 }, cmdutil.BadUsage, "--machines"},
+		"no version":        {func(o *upOptions) { o.versions = []string{"v1.36.2", "latest"} }, cmdutil.BadUsage, `"latest" is no version`},
+		"program missing":   {func(o *upOptions) { o.binDir = t.TempDir() }, cmdutil.Failed, "run make build"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := options(t)
 			test.change(o)
 			err := o.validate()
-			g.Expect(exit.Code(err)).To(Equal(test.code))
+			g.Expect(cmdutil.Code(err)).To(Equal(test.code))
 			if test.says != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(test.says)))
 			}
@@ -83,18 +78,63 @@ func TestStatusTellsWhatEnded(t *testing.T) {
 	report.Processes[1].Alive = true
 	g.Expect(ended(report, "/f")).To(Succeed())
 	report.Ready = false
-	g.Expect(exit.Code(ended(report, "/f"))).To(Equal(exit.Refused))
+	g.Expect(cmdutil.Code(ended(report, "/f"))).To(Equal(cmdutil.Refused))
 }
 
 func TestDownLeavesOtherFilesAlone(t *testing.T) {
 	g := NewWithT(t)
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	dir := t.TempDir()
-	g.Expect(down(t.Context(), kube.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
+	g.Expect(down(t.Context(), cmdutil.NewHub(streams), filepath.Join(dir, "none"), time.Minute)).To(Succeed())
 	g.Expect(out.String()).To(ContainSubstring("No fleet in"))
 	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
-	g.Expect(exit.Code(down(t.Context(), kube.NewHub(streams), dir, time.Minute))).To(Equal(exit.Refused))
+	err := down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(ContainSubstring("--dir")))
+	g.Expect(os.WriteFile(filepath.Join(dir, "fleet.json"), []byte(`{"keeper":{}}`), 0o600)).To(Succeed())
+	err = down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused), "a fleet of an earlier version")
+	g.Expect(err).To(MatchError(ContainSubstring("earlier version")))
 	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
+}
+
+func TestDownListsWhatItLeaves(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	dir := filepath.Join(t.TempDir(), "fleet")
+	_, err := localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600)).To(Succeed())
+	g.Expect(down(t.Context(), cmdutil.NewHub(streams), dir, time.Minute)).To(Succeed())
+	g.Expect(out.String()).To(Equal("Ended the fleet in " + dir + "\nLeft in place, because the fleet did not make it:\n  " + dir + "/precious\n"))
+}
+
+func TestUpRefusesADirectoryThatIsNotEmpty(t *testing.T) {
+	g := NewWithT(t)
+	o := options(t)
+	o.dir = filepath.Join(t.TempDir(), "sp ace")
+	g.Expect(os.MkdirAll(o.dir, 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(o.dir, "precious"), nil, 0o600)).To(Succeed())
+	err := o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("--dir"), ContainSubstring(`"precious"`), ContainSubstring("choose a directory that is empty"))))
+	entries, err := os.ReadDir(o.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(entries).To(HaveLen(1))
+
+	g.Expect(os.Remove(filepath.Join(o.dir, "precious"))).To(Succeed())
+	_, err = localfleet.Take(o.dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	err = o.run(t.Context())
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.Refused))
+	g.Expect(err).To(MatchError(And(ContainSubstring("there is a fleet"), ContainSubstring("local down --dir '"+o.dir+"'"))), "a path with a space is quoted")
+}
+
+func TestHelpNamesTheDirectory(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	for _, command := range NewCommand(cmdutil.NewHub(streams)).Commands() {
+		NewWithT(t).Expect(command.LocalFlags().Lookup("dir")).NotTo(BeNil(), command.Name())
+	}
 }
 
 func TestAFleetIsForAsLongAsItsOwnerRuns(t *testing.T) {
@@ -111,7 +151,7 @@ func TestAFleetIsForAsLongAsItsOwnerRuns(t *testing.T) {
 	g.Expect(context.Cause(ctx)).To(MatchError(ContainSubstring("which the fleet is for, has ended")))
 
 	_, err = ownerOf(script.PID())
-	g.Expect(exit.Code(err)).To(Equal(exit.BadUsage), "it does not run: %v", err)
+	g.Expect(cmdutil.Code(err)).To(Equal(cmdutil.BadUsage), "it does not run: %v", err)
 	nobody, err := ownerOf(0)
 	g.Expect(err).NotTo(HaveOccurred())
 	stays, stop := whileRuns(t.Context(), nobody)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 const (
@@ -32,7 +32,7 @@ func ownerOf(pid int) (*process.Identity, error) {
 	}
 	owner, err := process.Of("owner", pid)
 	if err != nil {
-		return nil, exit.Usage("--%s: %w", ownerFlag, err)
+		return nil, cmdutil.Usage("--%s: %w", ownerFlag, err)
 	}
 	return &owner, nil
 }

@@ -3,16 +3,21 @@ package local
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
+
+// countsTimeout is the longest time to wait for the counts of Machines.
+const countsTimeout = time.Minute
 
 // hubClient is the administrator's client of a fleet's hub.
 func hubClient(kubeconfig string) (client.WithWatch, error) {
@@ -30,7 +35,7 @@ func hubClient(kubeconfig string) (client.WithWatch, error) {
 
 // populate waits for the clusters, makes machines in each, and waits for those.
 func (o *upOptions) populate(ctx context.Context) error {
-	report, err := localfleet.Look(o.dir)
+	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
 	}
@@ -43,7 +48,7 @@ func (o *upOptions) populate(ctx context.Context) error {
 		if err := awaitReady(ctx, c, name); err != nil {
 			return fmt.Errorf("waiting for cluster %s to be ready: %w", name, err)
 		}
-		o.say("  %s: ready", name)
+		o.printf("  %s: ready", name)
 		if o.machines == 0 {
 			continue
 		}
@@ -60,9 +65,9 @@ func (o *upOptions) populate(ctx context.Context) error {
 		if err := awaitMachines(ctx, c, name, int32(o.machines)); err != nil {
 			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
 		}
-		o.say("  %s: %d machine(s) ready", name, o.machines)
+		o.printf("  %s: %d machine(s) ready", name, o.machines)
 	}
-	return nil
+	return awaitCounts(ctx, c, names, int32(o.machines))
 }
 
 // versionOf is the kubelet version for the cluster of that index: they take turns.
@@ -74,16 +79,37 @@ func (o *upOptions) versionOf(index int) string {
 }
 
 func awaitReady(ctx context.Context, c client.WithWatch, name string) error {
-	return kube.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+	return cmdutil.Until(ctx, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
 		func(cluster *v1alpha1.Cluster) (bool, error) {
 			return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition), nil
 		})
 }
 
 func awaitMachines(ctx context.Context, c client.WithWatch, cluster string, want int32) error {
-	return kube.Until(ctx, c, &v1alpha1.MachineDeploymentList{},
+	return cmdutil.Until(ctx, c, &v1alpha1.MachineDeploymentList{},
 		client.ObjectKey{Namespace: cluster, Name: localfleet.WorkersName}, &v1alpha1.MachineDeployment{},
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
+			stalled := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.StalledCondition)
+			if stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.ObservedGeneration == deployment.Generation {
+				return false, cmdutil.Refusal("the machine deployment %s makes no progress: %s", deployment.Name, stalled.Message)
+			}
 			return deployment.Status.ReadyReplicas == want, nil
 		})
+}
+
+// awaitCounts waits until the Clusters say how many Machines are ready, as the commands do that a user tries next. The hub
+// writes the counts some seconds later; the fleet is up all the same when it takes longer than countsTimeout.
+func awaitCounts(ctx context.Context, c client.WithWatch, names []string, want int32) error {
+	limited, cancel := context.WithTimeout(ctx, countsTimeout)
+	defer cancel()
+	for _, name := range names {
+		err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
+			func(cluster *v1alpha1.Cluster) (bool, error) {
+				return cluster.Status.Machines != nil && cluster.Status.Machines.Ready >= want, nil
+			})
+		if err != nil && (ctx.Err() != nil || limited.Err() == nil) {
+			return fmt.Errorf("waiting for the counts of cluster %s: %w", name, err)
+		}
+	}
+	return nil
 }

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/shell"
 )
 
 // askTimeout bounds the question to a hub that may be away.
@@ -33,7 +33,7 @@ const (
 
 var formats = []format{formatJSON, formatYAML, formatWide}
 
-func newStatus(hub *kube.Hub, dir *string) *cobra.Command {
+func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	var output format
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
@@ -43,9 +43,9 @@ processes does not run. With -o wide it also tells the agents' versions and why 
 
   # The hub's kubeconfig, for a script
   export KUBECONFIG=$(kubectl hollow local status -o json | jq -r .hub.kubeconfig)`,
-		Args: kube.Args(cobra.NoArgs),
+		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			report, err := look(*dir)
+			report, err := readReport(*dir)
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ processes does not run. With -o wide it also tells the agents' versions and why 
 			return ended(report, *dir)
 		},
 	}
-	kube.ChoiceP(command, &output, "output", "o", kube.OutputUsage(formats...), formats...)
+	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
 
@@ -89,7 +89,7 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 }
 
 func processTable(report localfleet.Report) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: kube.Columns("Process", "PID", "State", "Log")}
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Log")}
 	for _, process := range report.Processes {
 		state := "runs"
 		if !process.Alive {
@@ -101,7 +101,7 @@ func processTable(report localfleet.Report) *metav1.Table {
 }
 
 func clusterTable(report localfleet.Report, clusters map[string]v1alpha1.Cluster) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: kube.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig", "+Agent", "+Message")}
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Kubernetes", "Ready", "Machines", "Server", "Kubeconfig", "+Agent", "+Message")}
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
 		ready, machines, agent, message := "-", "-", "-", ""
 		if cluster, known := clusters[plane.Name]; known {
@@ -150,14 +150,14 @@ func ended(report localfleet.Report, dir string) error {
 		}
 	}
 	if !report.Ready {
-		return exit.Refusal("the fleet is still starting")
+		return cmdutil.Refusal("the fleet is still starting")
 	}
 	return nil
 }
 
 // explain tells what the fleet offers.
 func (o *upOptions) explain() error {
-	report, err := localfleet.Look(o.dir)
+	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
 	}
@@ -166,12 +166,12 @@ func (o *upOptions) explain() error {
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
 		say("  %-4s %s", plane.Name, plane.Kubeconfig)
 	}
-	say("\nTry:\n\n  export KUBECONFIG=%s", report.Hub.Kubeconfig)
+	say("\nTry:\n\n  export KUBECONFIG=%s", shell.Quote(report.Hub.Kubeconfig))
 	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
 	if o.machines > 0 {
 		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
 	}
-	say("  kubectl --kubeconfig %s get nodes -o wide", first.Kubeconfig)
+	say("  kubectl --kubeconfig %s get nodes -o wide", shell.Quote(first.Kubeconfig))
 	say("\nEnd it:\n\n  %s", written("down", o.dir))
 	return nil
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
-	"github.com/hollowfleet/hollowfleet/internal/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/process"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 const (
@@ -43,13 +42,15 @@ const (
 var programs = []string{"hub", "agent", "simcluster", "hollow-node"}
 
 type upOptions struct {
-	hub      *kube.Hub
-	dir      string
-	binDir   string
-	clusters int
-	machines int
-	versions []string
-	timeout  time.Duration
+	hub *cmdutil.Hub
+	dir string
+	// temporary says that the directory was made for this fleet and is to be removed with it.
+	temporary bool
+	binDir    string
+	clusters  int
+	machines  int
+	versions  []string
+	timeout   time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
 	owner     int
 	agentArgs []string
@@ -58,7 +59,7 @@ type upOptions struct {
 	progress io.Writer
 }
 
-func newUp(hub *kube.Hub, dir *string) *cobra.Command {
+func newUp(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	o := &upOptions{hub: hub}
 	command := &cobra.Command{
 		Use: "up", Short: "Start a fleet on this machine",
@@ -67,8 +68,11 @@ func newUp(hub *kube.Hub, dir *string) *cobra.Command {
 Clusters are called c1, c2 and so on; each gets a MachineDeployment "workers". Clusters join as any other does: with
 a join token, and a certificate that the hub signs.
 
+The directory of --dir must be empty, or not exist yet. The fleet marks it as its own. If it does not come up, and with
+"local down", the files that it made are removed and no others.
+
 With -o the command prints what "local status" prints in that format, and tells its progress on standard error.`,
-		Example: upExample, Args: kube.Args(cobra.NoArgs),
+		Example: upExample, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			o.dir = *dir
 			return o.run(command.Context())
@@ -80,9 +84,10 @@ With -o the command prints what "local status" prints in that format, and tells 
 	flags.StringArrayVar(&o.versions, "kubelet-version", nil, "kubelet version that the Nodes report, such as v1.36.2; given several times, clusters take turns (default: that of the code)")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up, and end what was started, after this time")
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
+	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory itself with the fleet, if nothing else is in it, also when it was there before")
 	addOwner(command, &o.owner)
 	addAgentArgs(command, &o.agentArgs)
-	kube.ChoiceP(command, &o.output, "output", "o", kube.OutputUsage(formats...), formats...)
+	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
 
@@ -100,14 +105,14 @@ func besideMe() string {
 
 func (o *upOptions) validate() error {
 	if o.clusters < 1 || o.clusters > mostClusters {
-		return exit.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
+		return cmdutil.Usage("--clusters: want 1 to %d, got %d", mostClusters, o.clusters)
 	}
 	if o.machines < 0 || o.machines > mostMachines {
-		return exit.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
+		return cmdutil.Usage("--machines: want 0 to %d, got %d", mostMachines, o.machines)
 	}
 	for _, text := range o.versions {
 		if _, err := version.ParseSemantic(text); err != nil {
-			return exit.Usage("--kubelet-version: %q is no version: write it as v1.36.2", text)
+			return cmdutil.Usage("--kubelet-version: %q is no version: write it as v1.36.2", text)
 		}
 	}
 	for _, name := range programs {
@@ -115,10 +120,21 @@ func (o *upOptions) validate() error {
 			return fmt.Errorf("program %s is not in %s: run make build, or name its directory with --bin-dir", name, o.binDir)
 		}
 	}
-	if _, err := localfleet.ReadState(o.dir); err == nil {
-		return exit.Refusal("there is a fleet in %s: see %s, or end it with %s", o.dir, written("status", o.dir), written("down", o.dir))
-	}
 	return nil
+}
+
+// take takes the directory before anything is written, and returns its ID.
+func (o *upOptions) take() (string, error) {
+	id, err := localfleet.Take(o.dir, o.temporary)
+	switch {
+	case errors.Is(err, localfleet.ErrTaken):
+		return "", cmdutil.Refusal("--dir: %w, or what is left of one: see %s, or end it with %s", err, written("status", o.dir), written("down", o.dir))
+	case errors.Is(err, localfleet.ErrUnusable):
+		return "", cmdutil.Refusal("--dir: %w; choose a directory that is empty or does not exist yet", err)
+	case err != nil:
+		return "", fmt.Errorf("--dir: %w", err)
+	}
+	return id, nil
 }
 
 // names are those of the workload clusters.
@@ -144,15 +160,19 @@ func (o *upOptions) run(ctx context.Context) error {
 	}
 	ctx, stop := whileRuns(ctx, owner)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, exit.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, cmdutil.Timeout("the fleet is not up after %s; it has been ended", o.timeout))
 	defer cancel()
 	if o.progress = o.hub.Out; o.output != "" {
 		o.progress = o.hub.ErrOut
 	}
-	o.say("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
-	keeper, err := o.startKeeper()
+	id, err := o.take()
 	if err != nil {
 		return err
+	}
+	o.printf("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
+	keeper, err := o.startKeeper(id)
+	if err != nil {
+		return errors.Join(err, o.clear(ctx))
 	}
 	if err := follow(ctx, keeper, o.dir, o.progress); err != nil {
 		return o.giveUp(ctx, keeper, err)
@@ -166,12 +186,12 @@ func (o *upOptions) run(ctx context.Context) error {
 	return o.explain()
 }
 
-// say tells of the progress.
-func (o *upOptions) say(format string, args ...any) { fmt.Fprintf(o.progress, format+"\n", args...) }
+// printf tells of the progress.
+func (o *upOptions) printf(format string, args ...any) { fmt.Fprintf(o.progress, format+"\n", args...) }
 
 // report prints the fleet for a script.
 func (o *upOptions) report(ctx context.Context) error {
-	report, err := localfleet.Look(o.dir)
+	report, err := localfleet.ReadReport(o.dir)
 	if err != nil {
 		return err
 	}
@@ -183,18 +203,33 @@ func (o *upOptions) giveUp(ctx context.Context, keeper *process.Process, err err
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	failed := o.clear(ctx, keeper)
+	stopped := keeper.Stop(downTimeout)
+	if errors.Is(failed, localfleet.ErrUnusable) {
+		failed = o.clear(ctx) // The keeper was just removing the files itself.
+	}
+	return errors.Join(err, stopped, failed)
+}
+
+// clear ends and removes a fleet that did not come up. It may be gone already: its keeper does that too.
+func (o *upOptions) clear(ctx context.Context, keeper ...*process.Process) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 	defer cancel()
-	return errors.Join(err, keeper.Stop(downTimeout), localfleet.Down(ending, o.dir))
+	left, err := localfleet.Down(ending, o.dir, keeper...)
+	sayLeft(o.printf, left)
+	if errors.Is(err, localfleet.ErrNoFleet) {
+		return nil
+	}
+	return err
 }
 
 // startKeeper starts this program again, as one that outlives the command.
-func (o *upOptions) startKeeper() (*process.Process, error) {
+func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	args := []string{"local", keepName, "--dir", o.dir, "--bin-dir", o.binDir}
+	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir}
 	for _, name := range o.names() {
 		args = append(args, "--cluster", name)
 	}

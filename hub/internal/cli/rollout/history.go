@@ -12,14 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
 
-func newHistory(hub *kube.Hub) *cobra.Command {
+func newHistory(hub *cmdutil.Hub) *cobra.Command {
 	var (
 		number int64
-		output *kube.Output
+		output *cmdutil.Output
 	)
 	c := command(hub, &cobra.Command{
 		Use: "history", Short: "List the revisions that a MachineDeployment can go back to",
@@ -29,18 +28,19 @@ func newHistory(hub *kube.Hub) *cobra.Command {
 
   # The template of one revision
   kubectl hollow rollout history machinedeployment workers -n c1 --revision 2`,
-	}, func(ctx context.Context, s *subject) error {
+	}, hub.Client, func(ctx context.Context, s *subject) error {
 		if err := output.Check(); err != nil {
 			return err
 		}
 		return s.history(ctx, output, number)
 	})
 	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template")
-	output = kube.NewTableOutput(c)
+	completeRevisions(hub, c, "revision")
+	output = cmdutil.NewTableOutput(c)
 	return c
 }
 
-func (s *subject) history(ctx context.Context, output *kube.Output, number int64) error {
+func (s *subject) history(ctx context.Context, output *cmdutil.Output, number int64) error {
 	revisions, err := s.revisions(ctx)
 	if err != nil {
 		return err
@@ -72,14 +72,14 @@ func (s *subject) history(ctx context.Context, output *kube.Output, number int64
 func (s *subject) pick(revisions []revision, number int64) (revision, error) {
 	i := slices.IndexFunc(revisions, func(r revision) bool { return r.number == number })
 	if i < 0 {
-		return revision{}, exit.NotFound("machinedeployment %s has no revision %d (any more); it has %s",
+		return revision{}, cmdutil.NotFound("machinedeployment %s has no revision %d (any more); it has %s",
 			s.deployment.Name, number, cmp.Or(numbers(revisions), "none"))
 	}
 	return revisions[i], nil
 }
 
 func historyTable(revisions []revision, current int64, now time.Time) *metav1.Table {
-	result := &metav1.Table{ColumnDefinitions: kube.Columns("Revision", "Current", "Machines", "Kubelet", "Age", "MachineSet", "+Class")}
+	result := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Revision", "Current", "Machines", "Kubelet", "Age", "MachineSet", "+Class")}
 	for _, revision := range revisions {
 		mark, class := "", "-"
 		if revision.number == current {

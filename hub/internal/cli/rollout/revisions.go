@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
 
 // revision is one template that a MachineDeployment has had, and the set that keeps it.
@@ -63,4 +65,29 @@ func (r revision) template() v1alpha1.MachineTemplate {
 	template := r.set.Spec.Template.DeepCopy()
 	delete(template.Metadata.Labels, v1alpha1.MachineTemplateHashLabel)
 	return *template
+}
+
+// completeRevisions offers the revisions of the MachineDeployment that is named before the flag. Registering fails only for
+// a flag that does not exist.
+func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
+	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := cmdutil.Quick(c)
+		defer cancel()
+		s, err := find(ctx, hub, hub.Client, c, args)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, err := s.revisions(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var offered []cobra.Completion
+		for _, revision := range found {
+			offered = append(offered, cobra.CompletionWithDesc(fmt.Sprint(revision.number), revision.set.Spec.Template.Spec.Versions.Kubelet))
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err)
+	}
 }

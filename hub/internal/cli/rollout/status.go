@@ -11,11 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
 
-func newStatus(hub *kube.Hub) *cobra.Command {
+func newStatus(hub *cmdutil.Hub) *cobra.Command {
 	var (
 		follow  bool
 		timeout time.Duration
@@ -29,10 +28,10 @@ the cluster does not support the kubelet version of the template.`,
 
   # Say how it is now, and do not wait
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
-	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
+	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
 			progress := progressOf(s.deployment)
-			s.say("%s", progress.text)
+			s.printf("%s", progress.text)
 			return nil, progress.err
 		}
 		return nil, s.follow(ctx, timeout)
@@ -58,23 +57,23 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 	}
 	defer cancel()
 	first := progressOf(s.deployment)
-	s.say("%s", first.text)
+	s.printf("%s", first.text)
 	if first.done || first.err != nil {
 		return first.err
 	}
 	last := first.text
-	err := kube.Until(limited, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
+	err := cmdutil.Until(limited, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
 			s.deployment = deployment
 			now := progressOf(deployment)
 			if now.text != last {
-				s.say("%s", now.text)
+				s.printf("%s", now.text)
 				last = now.text
 			}
 			return now.done, now.err
 		})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return exit.Timeout("machinedeployment %s has not rolled out within %s: %s", s.deployment.Name, timeout, last)
+		return cmdutil.Timeout("machinedeployment %s has not rolled out within %s: %s", s.deployment.Name, timeout, last)
 	}
 	return err
 }
@@ -93,11 +92,11 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 	if stalled != nil && stalled.Status == metav1.ConditionFalse && stalled.Reason == v1alpha1.ReasonProgressDeadlineExceeded {
 		return progress{
 			text: "makes no progress",
-			err:  exit.Timeout("machinedeployment %s exceeded its progress deadline: %s", deployment.Name, stalled.Message),
+			err:  cmdutil.Timeout("machinedeployment %s exceeded its progress deadline: %s", deployment.Name, stalled.Message),
 		}
 	}
 	if stalled != nil && stalled.Reason == v1alpha1.ReasonUnsupportedKubeletVersion {
-		return progress{text: "is refused", err: exit.Refusal("machinedeployment %s does not roll out: %s", deployment.Name, stalled.Message)}
+		return progress{text: "is refused", err: cmdutil.Refusal("machinedeployment %s does not roll out: %s", deployment.Name, stalled.Message)}
 	}
 	updated := fmt.Sprintf("%d of %d machines updated", status.UpdatedReplicas, want)
 	switch held := heldUp(deployment, updated, want); {
@@ -108,7 +107,7 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 	case status.UpdatedReplicas < want:
 		return progress{text: updated}
 	case status.Replicas > status.UpdatedReplicas:
-		return progress{text: fmt.Sprintf("%s, %d old ones are going", updated, status.Replicas-status.UpdatedReplicas)}
+		return progress{text: fmt.Sprintf("%s, %d old machine(s) still to be deleted", updated, status.Replicas-status.UpdatedReplicas)}
 	}
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
 }

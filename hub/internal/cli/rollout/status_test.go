@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
 
 func deployment(change func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
@@ -41,7 +41,7 @@ func TestProgress(t *testing.T) {
 		}, "has rolled out: 0 of 0 machines updated, all available", true, 0},
 		"an older status":   {func(d *v1alpha1.MachineDeployment) { d.Status.ObservedGeneration = 1 }, "waits for the hub to look at its present spec", false, 0},
 		"under way":         {func(d *v1alpha1.MachineDeployment) { d.Status.UpdatedReplicas = 1 }, "1 of 3 machines updated", false, 0},
-		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old ones are going", false, 0},
+		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old machine(s) still to be deleted", false, 0},
 		"not yet available": {func(d *v1alpha1.MachineDeployment) { d.Status.AvailableReplicas = 2 }, "3 of 3 machines updated, 2 available", false, 0},
 		"paused":            {func(d *v1alpha1.MachineDeployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 1 }, "is paused, 1 of 3 machines updated", false, 0},
 		"frozen": {func(d *v1alpha1.MachineDeployment) {
@@ -55,18 +55,18 @@ func TestProgress(t *testing.T) {
 		"refused": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 0
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion)
-		}, "is refused", false, exit.Refused},
+		}, "is refused", false, cmdutil.Refused},
 		"deadline exceeded": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
-		}, "makes no progress", false, exit.TimedOut},
+		}, "makes no progress", false, cmdutil.TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			progress := progressOf(deployment(test.change))
 			g.Expect(progress.text).To(Equal(test.text))
 			g.Expect(progress.done).To(Equal(test.done))
-			g.Expect(exit.Code(progress.err)).To(Equal(test.code))
+			g.Expect(cmdutil.Code(progress.err)).To(Equal(test.code))
 		})
 	}
 }

@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/exit"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/kube"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 )
 
-func newUndo(hub *kube.Hub) *cobra.Command {
+func newUndo(hub *cmdutil.Hub) *cobra.Command {
 	var number int64
-	c := reporting(hub, &cobra.Command{
+	c := changing(hub, &cobra.Command{
 		Use: "undo", Short: "Go back to an earlier revision of a MachineDeployment",
 		Long: `Go back to an earlier revision: its template becomes that of the MachineDeployment, which rolls out like any other
 change, by the deployment's strategy and within its bounds. Without --to-revision it is the one before the current.
@@ -27,14 +26,15 @@ A paused MachineDeployment gets the template too, but replaces nothing until it 
 
   # Back to a revision of "kubectl hollow rollout history"
   kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
-	}, func(ctx context.Context, s *subject) ([]kube.Fact, error) {
+	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if number < 0 {
-			return nil, exit.Usage("--to-revision: want a revision, got %d", number)
+			return nil, cmdutil.Usage("--to-revision: want a revision, got %d", number)
 		}
-		before := kube.Fact{Name: "Kubelet before", Value: s.deployment.Spec.Template.Spec.Versions.Kubelet}
-		return []kube.Fact{before}, s.undo(ctx, number)
+		before := cmdutil.Fact{Name: "Kubelet before", Value: s.deployment.Spec.Template.Spec.Versions.Kubelet}
+		return []cmdutil.Fact{before}, s.undo(ctx, number)
 	})
 	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
+	completeRevisions(hub, c, "to-revision")
 	return c
 }
 
@@ -50,7 +50,7 @@ func (s *subject) undo(ctx context.Context, number int64) error {
 	before := s.deployment.DeepCopy()
 	s.deployment.Spec.Template = chosen.template()
 	if equality.Semantic.DeepEqual(before.Spec.Template, s.deployment.Spec.Template) {
-		s.say("has the template of revision %d already", chosen.number)
+		s.printf("has the template of revision %d already", chosen.number)
 		return nil
 	}
 	if s.deployment.Annotations == nil {
@@ -60,7 +60,7 @@ func (s *subject) undo(ctx context.Context, number int64) error {
 	if err := s.patch(ctx, before); err != nil {
 		return err
 	}
-	s.say("rolled back to revision %d", chosen.number)
+	s.printf("rolled back to revision %d", chosen.number)
 	if s.deployment.Spec.Paused {
 		s.hub.Note("It is paused: nothing is replaced until kubectl hollow rollout resume machinedeployment %s -n %s", s.deployment.Name, s.deployment.Namespace)
 	}
@@ -75,7 +75,7 @@ func (s *subject) choose(revisions []revision, number int64) (revision, error) {
 	}
 	current := s.current()
 	if current == 0 {
-		return revision{}, exit.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
+		return revision{}, cmdutil.Refusal("machinedeployment %s has no revision yet: the hub has not looked at it", s.deployment.Name)
 	}
 	for i := len(revisions) - 1; i >= 0; i-- {
 		if revisions[i].number > current {
@@ -89,6 +89,6 @@ func (s *subject) choose(revisions []revision, number int64) (revision, error) {
 			return revisions[i], nil
 		}
 	}
-	return revision{}, exit.NotFound("machinedeployment %s has no revision before its current one, %d; it has %s",
+	return revision{}, cmdutil.NotFound("machinedeployment %s has no revision before its current one, %d; it has %s",
 		s.deployment.Name, current, cmp.Or(numbers(revisions), "none"))
 }

@@ -17,8 +17,12 @@ type Peer struct {
 // surge is how much of the shared surge it uses.
 func (p Peer) surge() int { return max(p.Machines-p.Replicas, 0) }
 
-// surge is how many Machines more than replicas may exist, those of the peers counted in: a percentage is of all.
+// surge is how many Machines more than replicas may exist, those of the peers counted in: a percentage is of all. A
+// deployment that was scaled to 0 is to have no Machine at all, as in apps/v1.
 func (in Input) surge() int {
+	if in.Replicas == 0 {
+		return 0
+	}
 	replicas := in.Replicas
 	for _, peer := range in.Peers {
 		replicas += peer.Replicas
@@ -27,7 +31,7 @@ func (in Input) surge() int {
 	return surge
 }
 
-// left is what of surge the peers leave. Nothing, as long as nobody can tell how much they use.
+// left is what of surge the peers leave. Nothing, as long as it is not known how much they use.
 func left(surge int, peers []Peer) int {
 	for _, peer := range peers {
 		if peer.Unseen {

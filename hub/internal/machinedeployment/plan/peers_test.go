@@ -212,7 +212,7 @@ var sharing = map[string]struct {
 		[]Peer{{Name: "a", Replicas: 3, Machines: 4}, {Name: "b", Replicas: 3, Machines: 1}},
 		Input{Replicas: 3, Strategy: rolling("1", "0"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "", true, "a",
 	},
-	"a peer of which nobody can tell leaves nothing, and that is not told": {
+	"a peer of unknown size leaves nothing, and that is not told": {
 		[]Peer{{Name: "a", Replicas: 3, Machines: 3, Unseen: true}},
 		Input{Replicas: 3, Strategy: rolling("2", "0"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "", true, "",
 	},
@@ -265,7 +265,7 @@ var sharing = map[string]struct {
 		[]Peer{{Name: "a", Replicas: 3, Machines: 5}},
 		Input{Replicas: 4, Strategy: rolling("2", "1"), New: current(1, 1, 0), Old: []Set{set("old", 3, 3, 3)}}, "", true, "",
 	},
-	"peers that use a part, and one of which nobody can tell": {
+	"peers that use a part, and one of unknown size": {
 		[]Peer{{Name: "a", Replicas: 3, Machines: 4}, {Name: "b", Replicas: 3, Machines: 3, Unseen: true}},
 		Input{Replicas: 3, Strategy: rolling("2", "0"), New: current(0, 0, 0), Old: []Set{set("old", 3, 3, 3)}}, "", true, "",
 	},

@@ -18,10 +18,12 @@ import (
 
 // Machine is what counts of one Machine.
 type Machine struct {
-	Name     string
-	UID      types.UID
-	Created  time.Time
-	Deleting bool
+	Name    string
+	UID     types.UID
+	Created time.Time
+	// ResourceVersion is the one at which all of this was read. A deletion carries it.
+	ResourceVersion string
+	Deleting        bool
 	// Ready, and Available: Ready long enough, and not amid an update.
 	Ready, Available bool
 	// Marked and Priority say when its turn is in a scale-down.
@@ -45,7 +47,7 @@ type Set struct {
 	Unseen bool
 	// Priority is the deletion priority of Machines that it makes.
 	Priority int
-	// SizedFor is the replicas of the deployment for which the set was scaled last; nil if nobody knows.
+	// SizedFor is the replicas of the deployment for which the set was scaled last; nil if that is not known.
 	SizedFor *int
 	// Locked: Machines are being moved out of it or into it.
 	Locked bool
@@ -77,6 +79,16 @@ type Input struct {
 // halted tells whether the rollout has to stand still, while healing and scaling go on.
 func (in Input) halted() bool { return in.Paused || in.Refused }
 
+// leavesToNew tells whether the controllers of old sets make no Machines, because the new set makes what they lack.
+func (in Input) leavesToNew() bool { return !in.halted() && LeavesToNew(in.Strategy) }
+
+// LeavesToNew tells whether a MachineSet of an older template leaves it to the set of the current one to make what it
+// lacks, while the rollout is not halted: with these strategies a Machine that is lost, or that a user deletes, is made
+// anew with the current template.
+func LeavesToNew(strategy v1alpha1.MachineDeploymentStrategy) bool {
+	return strategy.Type == v1alpha1.OnDelete || strategy.Type == v1alpha1.InPlace
+}
+
 // Scale is a change of one set's replicas.
 type Scale struct {
 	Name     string
@@ -106,6 +118,9 @@ type Plan struct {
 	Remove *Pick
 	// Replace are Machines to be deleted because they cannot be updated in place; their set makes others.
 	Replace []Pick
+	// Sized: the sets have the sizes that the deployment's replicas ask for, as far as a change of replicas goes. Until
+	// then each set has to keep what it remembers of the replicas for which it was scaled last.
+	Sized bool
 	// Held: more Machines would be made now if the peers used less of the surge.
 	Held bool
 	// HeldBy names the peers that use all of it up, if that is all that keeps the rollout from going on.
@@ -136,15 +151,18 @@ func Decide(in Input) Plan {
 	if settle := w.settle(); len(settle) > 0 {
 		return Plan{Settle: settle, Why: "finishing the move of machines between sets"}
 	}
-	// Until a set's controller has seen what was decided last, nobody can tell how many Machines it makes or deletes
+	// Until a set's controller has seen what was decided last, it is not known how many Machines it makes or deletes
 	// yet. Afterwards all of its doings are among the Machines, however old the counts in its status are.
 	for _, set := range w.all() {
 		if set.Unseen {
 			return Plan{Why: "waiting until the controller of machine set " + set.Name + " has seen its last change"}
 		}
 	}
-	w.resizeSets(in)
+	if !w.takeMarked(in) {
+		w.resizeSets(in)
+	}
 	p := w.plan(in)
+	p.Sized = !w.growing
 	if !in.halted() && in.Strategy.Type != v1alpha1.OnDelete {
 		p.Replace = w.unsupported()
 	}

@@ -98,6 +98,24 @@ var decisions = map[string]struct {
 	"on delete: scales down at the old set": {
 		Input{Replicas: 1, Strategy: onDelete, New: current(1, 1, 1), Old: []Set{set("old", 2, 2, 2)}}, "old 2→0",
 	},
+	"takes the marked machine of the new set when it is scaled down amid a rollout": {
+		Input{Replicas: 9, Strategy: rolling("2", "0"), New: new(set("new", 6, 6, 6).marked(1).sizedFor(10)), Old: []Set{set("old", 6, 6, 6).sizedFor(10)}},
+		"new 6→5",
+	},
+	"takes no marked machine when nothing was scaled down": {
+		Input{Replicas: 10, Strategy: rolling("2", "0"), New: new(set("new", 6, 6, 0).marked(1).sizedFor(10)), Old: []Set{set("old", 6, 6, 6).sizedFor(10)}},
+		"",
+	},
+	"paused: no surge stays with 0 replicas": {
+		Input{Paused: true, Strategy: rolling("3", "0"), New: current(1, 1, 1), Old: []Set{set("a", 5, 5, 5), set("b", 2, 2, 2)}},
+		"a 5→0, b 2→0, new 1→0",
+	},
+	"on delete: takes the place of a lost machine off the old set, marked or not": {
+		Input{Replicas: 2, Strategy: onDelete, New: current(0, 0, 0), Old: []Set{set("old", 2, 1, 1).marked(1)}}, "old 2→1",
+	},
+	"in place: takes the place of a lost machine off the old set although the other one is marked": {
+		Input{Replicas: 2, Strategy: inPlace("1"), New: current(0, 0, 0), Old: []Set{set("old", 2, 1, 1).marked(1)}}, "old 2→1",
+	},
 	"paused: starts no rollout": {
 		Input{Replicas: 3, Paused: true, Strategy: rolling("1", "0"), Old: []Set{set("old", 3, 3, 3)}}, "",
 	},

@@ -112,6 +112,60 @@ func TestBudgetHoldsAtEachStepAndTheRolloutEnds(t *testing.T) {
 	}
 }
 
+// A scale-up amid a rollout is shared out between the sets that serve, whatever the controllers are about when it comes.
+func TestAScaleUpIsSharedOutWheneverItComes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawRolled(t, rolling("2", "0"))
+		w.sets, w.revision, w.in.Replicas = nil, 0, 10
+		old := w.filled(10)
+		old.sizedFor = new(10)
+		for range rapid.IntRange(5, 60).Draw(t, "steps before") {
+			w.step()
+		}
+		before := old.replicas
+		if before < 3 || w.current == nil || w.current.replicas == 0 {
+			return
+		}
+		w.in.Replicas, w.pending = 20, nil // The controller acts on no other generation than the one that it decided on.
+		w.note("scaled to 20")
+		most, least := w.bounds()
+		peak := before
+		w.run(func() {
+			w.check(most, min(least, 8)) // What was available when 10 were asked for.
+			peak = max(peak, old.replicas)
+		})
+		w.rested()
+		w.rolled()
+		if peak == before {
+			t.Fatalf("the old set got none of 10 more machines\n%s", strings.Join(w.log, "\n"))
+		}
+	})
+}
+
+// A scale-down amid a rollout takes the Machine that is marked for it, in whichever set it is.
+func TestAScaleDownAmidARolloutTakesTheMarkedMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawRolled(t, rolling(fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "surge")), "0"))
+		w.sets, w.revision, w.in.Replicas = nil, 0, 10
+		old := w.filled(rapid.IntRange(1, 9).Draw(t, "old"))
+		w.current = w.filled(10 - len(old.machines))
+		old.sizedFor, w.current.sizedFor = new(10), new(10)
+		set := rapid.SampledFrom(w.sets).Draw(t, "set of the marked machine")
+		marked := rapid.SampledFrom(set.machines).Draw(t, "marked machine")
+		marked.marked = true
+		w.in.Replicas = 9
+		most, least := w.bounds()
+		w.run(func() {
+			w.check(most, least)
+			if gone := 10 - len(w.names()); gone > 0 && slices.Contains(w.names(), marked.name) && !marked.deleting {
+				t.Fatalf("%s stayed when the first one went\n%s", marked.name, strings.Join(w.log, "\n"))
+			}
+		})
+		w.rested()
+		w.rolled()
+	})
+}
+
 func TestRecreateAndOnDeleteNeverExceedReplicasAndEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t, rapid.SampledFrom([]v1alpha1.MachineDeploymentStrategy{recreate, onDelete}).Draw(t, "strategy"))

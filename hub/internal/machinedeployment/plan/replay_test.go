@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,34 @@ func TestReplay(t *testing.T) {
 			w.in.Replicas, w.in.Strategy = 9, rolling("1", "1")
 			w.filled(3).sizedFor = new(6)
 			w.filled(3).sizedFor = new(6)
+			w.peak = map[string]int{"r1": 4, "r2": 5} // What serves now gets all of the 3 that are added.
+		},
+		"scaled up between two steps: both sets get their share": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 20, rolling("2", "0")
+			w.filled(6).sizedFor = new(10)
+			w.current = w.filled(4)
+			w.current.sizedFor, w.current.replicas, w.current.generation = new(10), 6, 1
+			w.peak = map[string]int{"r1": 10}
+		},
+		"scaled down amid a rollout: the marked machine goes": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 9, rolling("2", "0")
+			w.filled(6).sizedFor = new(10)
+			w.current = w.filled(6)
+			w.current.sizedFor, w.current.machines[3].marked = new(10), true
+			w.goes = []string{w.current.machines[3].name}
+		},
+		"paused and scaled to 0: no machine stays": func(w *world) {
+			w.in.Strategy, w.in.Paused = rolling("3", "0"), true
+			w.filled(5).sizedFor = new(5)
+			w.filled(2).sizedFor = new(5)
+			w.current = w.filled(1)
+			w.current.sizedFor = new(5)
+		},
+		"on delete: the set looks before the deployment": func(w *world) {
+			w.in.Replicas, w.in.Strategy = 3, onDelete
+			w.filled(3).machines[0].deleting = true
+			w.current = w.add(0)
+			w.peak = map[string]int{"r2": 1}
 		},
 		"MCM #802: new set at its limit while scaling": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
@@ -123,13 +152,29 @@ func play(t *testing.T, prepare func(*world), seed uint64) string {
 	prepare(w)
 	w.note("begin: %d replicas", w.in.Replicas)
 	most, least := w.bounds()
-	w.run(func() { w.check(most, least) })
+	peak := map[string]int{}
+	w.run(func() {
+		w.check(most, least)
+		for _, s := range w.sets {
+			peak[s.name] = max(peak[s.name], s.replicas)
+		}
+	})
 	w.note("end")
 	if !w.in.Frozen {
 		w.rested()
 	}
-	if !w.in.Frozen && !w.in.Paused {
+	if !w.in.Frozen && !w.in.Paused && w.in.Strategy.Type != v1alpha1.OnDelete {
 		w.rolled()
+	}
+	for name, want := range w.peak {
+		if peak[name] != want {
+			t.Errorf("set %s had at most %d replicas, not %d\n%s", name, peak[name], want, strings.Join(w.log, "\n"))
+		}
+	}
+	for _, name := range w.goes {
+		if slices.Contains(w.names(), name) {
+			t.Errorf("machine %s stayed\n%s", name, strings.Join(w.log, "\n"))
+		}
 	}
 	return strings.Join(w.log, "\n") + "\n"
 }

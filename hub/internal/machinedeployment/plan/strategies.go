@@ -1,6 +1,10 @@
 package plan
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
 
 // roll takes one step of a rolling update. All growth goes to the new set, all shrinking to the old ones.
 func (w *work) roll() {
@@ -55,7 +59,36 @@ func (w *work) followScale() bool {
 	if room > 0 {
 		grow(sets, room)
 	}
+	// What Machines that are being deleted leave no room for follows when they are gone.
+	w.growing = w.wanted() < w.replicas
 	return room > 0
+}
+
+// takeMarked lets the sets whose Machines are marked for deletion shrink first when the deployment was scaled down while
+// several sets are in use: cluster-autoscaler has drained the Nodes of these Machines. A set that is about to make or
+// delete Machines is left out, because its controller might take others. It reports whether any set shrinks: nothing
+// else is done in this step, lest the set grow again before the Machines have gone.
+func (w *work) takeMarked(in Input) (taken bool) {
+	sets := w.inUse()
+	if len(sets) < 2 || in.Strategy.Type == v1alpha1.Recreate {
+		return false
+	}
+	fewer := 0
+	for _, set := range sets {
+		if set.SizedFor != nil {
+			fewer = max(fewer, *set.SizedFor-w.replicas)
+		}
+	}
+	for _, set := range sets {
+		if !set.full() {
+			continue
+		}
+		before := set.Replicas
+		w.reduce([]*pool{set}, min(set.marked(), fewer), w.minAvailable)
+		fewer -= before - set.Replicas
+		taken = taken || set.Replicas < before
+	}
+	return taken
 }
 
 // recreate empties the old sets and fills the new one when all their Machines are gone.
@@ -71,7 +104,7 @@ func (w *work) recreate() {
 	}
 }
 
-// onDelete lets the new set replace what somebody deleted from old ones.
+// onDelete lets the new set replace what users deleted from old ones.
 func (w *work) onDelete() {
 	w.shrinkToActive(0)
 	w.setNewReplicas(min(w.newReplicas(), w.replicas))

@@ -18,7 +18,8 @@ type pool struct {
 	losses []int
 }
 
-func newPool(set Set) *pool {
+// newPool is set before anything is decided. One that does not fill its places makes no Machines for those that it lacks.
+func newPool(set Set, fills bool) *pool {
 	p := &pool{Set: set, before: set.Replicas}
 	var active []Machine
 	for _, machine := range set.Machines {
@@ -31,7 +32,9 @@ func newPool(set Set) *pool {
 			p.available++
 		}
 	}
-	p.coming = max(set.Replicas-p.active, 0)
+	if fills {
+		p.coming = max(set.Replicas-p.active, 0)
+	}
 	for range p.coming {
 		active = append(active, Machine{Priority: set.Priority})
 	}
@@ -86,6 +89,17 @@ func (p *pool) occupies() int { return max(p.Replicas, p.before, len(p.Machines)
 // neither makes nor deletes any.
 func (p *pool) full() bool { return p.active == p.Replicas }
 
+// marked counts the Machines that are marked for deletion and not being deleted.
+func (p *pool) marked() int {
+	count := 0
+	for _, machine := range p.Machines {
+		if machine.Marked && !machine.Deleting {
+			count++
+		}
+	}
+	return count
+}
+
 // resting tells whether the set has all its Machines, and nothing of them is about to change by itself.
 func (p *pool) resting() bool {
 	return p.occupies() == p.active && p.active == p.Replicas && !slices.ContainsFunc(p.Machines, func(m Machine) bool {
@@ -105,6 +119,7 @@ type work struct {
 	current      *pool   // The new set; nil if it is not made yet.
 	wantedNew    int     // The replicas of a new set that is not made yet.
 	held         bool    // The ceiling has kept Machines back that the limit allows.
+	growing      bool    // Sets in use have to grow in proportion, and there is no room for all of it yet.
 }
 
 func newWork(in Input) *work {
@@ -115,13 +130,13 @@ func newWork(in Input) *work {
 		minAvailable: in.Replicas - unavailable, unavailable: unavailable,
 	}
 	for _, set := range in.Old {
-		w.old = append(w.old, newPool(set))
+		w.old = append(w.old, newPool(set, !in.leavesToNew()))
 	}
 	slices.SortFunc(w.old, func(a, b *pool) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	if in.New != nil {
-		w.current = newPool(*in.New)
+		w.current = newPool(*in.New, true)
 		w.current.Refused = in.Refused
 	}
 	return w

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	machineset "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 )
 
 // world simulates one deployment with its sets, their controllers and the agent. Each controller takes its decision
@@ -37,6 +36,11 @@ type world struct {
 	// slow: Machines that are being deleted go when nothing else can happen.
 	slow bool
 	log  []string
+	// peak is the most replicas that each of these sets gets, and goes are Machines that do not stay; for replays.
+	peak map[string]int
+	goes []string
+	// begun is how many Machines the sets were to have when it began to run.
+	begun int
 	// peers, if not nil, are the other worlds that share the surge with this one.
 	peers func() []*world
 }
@@ -194,10 +198,10 @@ func (w *world) writes(p Plan) []write {
 		if scale.From != s.replicas || scale.To < 0 {
 			w.fatal("strange scale %+v of a set with %d", scale, s.replicas)
 		}
-		add(func() { s.resize(scale.To, replicas) }, "%s %d→%d", s.name, scale.From, scale.To)
+		add(func() { s.resize(scale.To, replicas, p.Sized) }, "%s %d→%d", s.name, scale.From, scale.To)
 	}
 	for _, s := range w.sets {
-		if s.replicas > 0 && (s.sizedFor == nil || *s.sizedFor != replicas) {
+		if p.Sized && s.replicas > 0 && (s.sizedFor == nil || *s.sizedFor != replicas) {
 			add(func() { s.sizedFor = &replicas }, "note %d replicas on %s", replicas, s.name)
 		}
 	}
@@ -235,127 +239,6 @@ func (w *world) writes(p Plan) []write {
 	return all
 }
 
-func (s *simulatedSet) resize(replicas, deployment int) {
-	if s.replicas != replicas {
-		s.generation++
-	}
-	s.replicas, s.locked, s.sizedFor = replicas, false, &deployment
-}
-
-func (s *simulatedSet) hand(pick Pick, target *simulatedSet) {
-	i := slices.IndexFunc(s.machines, func(m *simulatedMachine) bool { return m.name == pick.Name })
-	if i < 0 || s.machines[i].deleting || s.machines[i].available() && !pick.Available {
-		return
-	}
-	m := s.machines[i]
-	s.machines = slices.Delete(s.machines, i, i+1)
-	m.update, m.requested = v1alpha1.ReasonAwaitingUpdate, false
-	target.machines = append(target.machines, m)
-}
-
-func (s *simulatedSet) deleteMachine(name string) {
-	for _, m := range s.machines {
-		if m.name == name {
-			m.deleting = true
-		}
-	}
-}
-
-// keep lets a set's controller do its next write, or decide.
-func (w *world) keep(s *simulatedSet) bool {
-	if len(s.pending) == 0 {
-		s.pending = w.decideSet(s)
-	}
-	if len(s.pending) == 0 {
-		return false
-	}
-	next := s.pending[0]
-	s.pending = s.pending[1:]
-	next.do()
-	w.note("set %s: %s", s.name, next.what)
-	return true
-}
-
-func (w *world) decideSet(s *simulatedSet) []write {
-	in := machineset.Input{Now: start, Replicas: s.replicas, Transferring: s.locked, Policy: w.policy}
-	for _, m := range s.machines {
-		in.Machines = append(in.Machines, machineset.Machine{
-			Name: m.name, UID: types.UID(m.name), Created: m.created, Owned: true, Matches: true, Deleting: m.deleting,
-			Marked: m.marked, MarkedAt: start, MarkSeen: start, Priority: m.priority, Ready: m.ready, Available: m.available(),
-		})
-	}
-	p := machineset.Decide(in)
-	var all []write
-	for _, victim := range p.Delete {
-		all = append(all, write{"delete " + victim.Name, func() { s.deleteMachine(victim.Name) }})
-	}
-	for range p.Create {
-		all = append(all, write{"make one", func() { s.machines = append(s.machines, w.machine(s)) }})
-	}
-	if generation := s.generation; len(all) > 0 || s.seen != generation {
-		all = append(all, write{"status", func() { s.seen = max(s.seen, generation) }})
-	}
-	return all
-}
-
-// live lets one thing happen in the workload cluster: a Machine becomes available, an update ends, or a Machine
-// that is being deleted goes.
-func (w *world) live() bool {
-	type place struct {
-		set     *simulatedSet
-		machine *simulatedMachine
-	}
-	var open []place
-	for _, s := range w.sets {
-		for _, m := range s.machines {
-			if m.deleting && !w.slow || m.happens() {
-				open = append(open, place{s, m})
-			}
-		}
-	}
-	if len(open) == 0 && w.slow {
-		return w.letGo()
-	}
-	if len(open) == 0 {
-		return false
-	}
-	at := open[w.choose(len(open), "what happens")]
-	m := at.machine
-	switch {
-	case m.deleting:
-		at.set.machines = slices.DeleteFunc(at.set.machines, func(other *simulatedMachine) bool { return other == m })
-		w.note("%s is gone", m.name)
-	case m.update != "":
-		if m.update = w.update(m); m.update == "" {
-			m.ready = true
-		}
-		w.note("%s: update ends %s", m.name, m.update)
-	default:
-		m.ready = true
-		w.note("%s is ready", m.name)
-	}
-	return true
-}
-
-// happens tells whether a Machine that stays is about to change.
-func (m *simulatedMachine) happens() bool {
-	return !m.deleting && (m.update == v1alpha1.ReasonAwaitingUpdate || !m.ready && m.update == "" && !m.broken)
-}
-
-// letGo ends one deletion.
-func (w *world) letGo() bool {
-	for _, s := range w.sets {
-		for i, m := range s.machines {
-			if m.deleting {
-				s.machines = slices.Delete(s.machines, i, i+1)
-				w.note("%s is gone at last", m.name)
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // step lets a random controller, or the workload cluster, do something; it reports false when nothing is left.
 func (w *world) step() bool {
 	actors := []func() bool{w.deploy, w.live}
@@ -391,7 +274,7 @@ func (w *world) bounds() (most, least int) {
 	surge, unavailable := w.in.Strategy.Bounds(w.in.Replicas)
 	most, least = 0, 0
 	for _, s := range w.sets {
-		p := newPool(s.facts())
+		p := newPool(s.facts(), !w.leavesToNew(s))
 		most += p.occupies()
 		least += p.kept()
 	}
@@ -411,6 +294,10 @@ func (w *world) check(most, least int) {
 
 // run goes on until nothing is left to do; each is called after each step.
 func (w *world) run(each func()) {
+	w.begun = 0
+	for _, s := range w.sets {
+		w.begun += s.replicas
+	}
 	for i := 0; w.step(); i++ {
 		each()
 		if i > 5000 {
@@ -419,24 +306,28 @@ func (w *world) run(each func()) {
 	}
 }
 
-// rested says what must hold when nothing is left to do.
+// rested says what must hold when nothing is left to do. A rollout that is paused keeps the Machines that it had beyond
+// replicas when it began to run, as far as the surge allows, while they are of several templates.
 func (w *world) rested() {
-	wanted, machines, surge := 0, 0, 0
+	wanted, machines, inUse, most := 0, 0, 0, w.in.Replicas
 	for _, s := range w.sets {
-		wanted += s.replicas
+		if wanted += s.replicas; s.replicas > 0 {
+			inUse++
+		}
 		machines += len(s.machines)
 		if s.locked {
 			w.fatal("%s is locked for ever\n%s", s.name, strings.Join(w.log, "\n"))
 		}
 	}
-	if w.in.Paused {
-		surge, _ = w.in.Strategy.Bounds(w.in.Replicas)
-	}
 	if len(w.sets) == 0 && w.in.Paused {
 		return
 	}
-	if wanted != machines || wanted < w.in.Replicas || wanted > w.in.Replicas+surge {
-		w.fatal("ended with %d wanted and %d machines for %d replicas\n%s", wanted, machines, w.in.Replicas, strings.Join(w.log, "\n"))
+	if w.in.Paused && w.in.Replicas > 0 && inUse > 1 {
+		surge, _ := w.in.Strategy.Bounds(w.in.Replicas)
+		most = min(max(w.begun, w.in.Replicas), w.in.Replicas+surge)
+	}
+	if wanted != machines || wanted != most {
+		w.fatal("ended with %d wanted and %d machines, not %d, for %d replicas\n%s", wanted, machines, most, w.in.Replicas, strings.Join(w.log, "\n"))
 	}
 }
 

@@ -33,7 +33,7 @@ func (l limits) putInto(body *v1alpha1.MachineTemplateBody) {
 }
 
 // after is what l, a Machine's, becomes when its template gives wanted and gave before. What it lacks, and what it still
-// has from before, it takes from wanted; anything else somebody has set on this Machine.
+// has from before, it takes from wanted; anything else a user has set on this Machine.
 func (l limits) after(before, wanted limits) limits {
 	l.Creation = timeoutAfter(l.Creation, before.Creation, wanted.Creation)
 	l.Health = timeoutAfter(l.Health, before.Health, wanted.Health)

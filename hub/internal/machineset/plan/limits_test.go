@@ -33,7 +33,7 @@ func TestLimitsThatAPersonSetsOnAMachineStay(t *testing.T) {
 		edit func(*v1alpha1.MachineSpec)
 		want values
 	}{
-		"nobody has edited": {func(*v1alpha1.MachineSpec) {}, second},
+		"not edited": {func(*v1alpha1.MachineSpec) {}, second},
 		"one timeout": {
 			func(s *v1alpha1.MachineSpec) { s.Timeouts.Drain = minutes(5) },
 			values{&v1alpha1.MachineTimeouts{Health: minutes(20), Drain: minutes(5)}, []string{"B"}},
@@ -75,7 +75,7 @@ func TestLimitsThatAPersonSetsOnAMachineStay(t *testing.T) {
 			// Back to the template: what a person takes away, the set gives again.
 			machine.Spec.Timeouts, machine.Spec.UnhealthyNodeConditions = nil, nil
 			if after.Reached(machine) {
-				t.Error("nobody sees that the machine has no limits")
+				t.Error("it was not seen that the machine has no limits")
 			}
 			after.Give(machine)
 			got = values{machine.Spec.Timeouts, machine.Spec.UnhealthyNodeConditions}

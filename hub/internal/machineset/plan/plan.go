@@ -15,7 +15,7 @@ import (
 // selector are adopted as owned ones go, so that a selector that matches too much cannot flood a set.
 const AdoptionSlack = 2
 
-// turnRecheck is how soon a set looks again while others of its deployment replace Machines, should nobody wake it.
+// turnRecheck is how soon a set looks again while others of its deployment replace Machines, if no event wakes it.
 const turnRecheck = time.Minute
 
 // Machine is what counts of one Machine.
@@ -23,7 +23,9 @@ type Machine struct {
 	Name    string
 	UID     types.UID
 	Created time.Time
-	// Owned: this set controls it. Orphan: nobody does.
+	// ResourceVersion is the one at which all of this was read. A deletion carries it.
+	ResourceVersion string
+	// Owned: this set controls it. Orphan: no owner does.
 	Owned, Orphan bool
 	// Matches: the set's selector matches its labels.
 	Matches bool
@@ -45,6 +47,8 @@ type Machine struct {
 	Ready, Available bool
 	// Remediated: it is deleted to be replaced. Replacement: it was made for one of those, and has not come up.
 	Remediated, Replacement bool
+	// Undecodable: it exists, and nothing more is known of it. It is never chosen for anything.
+	Undecodable bool
 	// Outdated: it lacks a change of the template that needs no replacement.
 	Outdated bool
 }
@@ -60,6 +64,8 @@ type Input struct {
 	Frozen bool
 	// Transferring: Machines are being moved from set to set.
 	Transferring bool
+	// Invalid says why no Machine that the set makes could be its own; empty if there is no such reason.
+	Invalid string
 	// Deleting: the set itself is being deleted; the garbage collector does the rest.
 	Deleting bool
 	// Outstanding is the number of creations and deletions of this set that Machines does not show yet.
@@ -76,6 +82,12 @@ type Input struct {
 	// NoCreation says why nothing may be created now; empty if it may. MostCreations bounds it; 0 is no bound.
 	NoCreation    string
 	MostCreations int
+	// LeftToNew: the set of the deployment's current template makes what this one lacks.
+	LeftToNew bool
+	// Room is how many Machines more all sets of the deployment together may make; nil is no bound.
+	Room *int
+	// NoUpdate: the API server has refused to bring a Machine up to date a moment ago, so none is for now.
+	NoUpdate bool
 }
 
 // Victim is a Machine to delete, and why this one.
@@ -127,15 +139,8 @@ func (p Plan) Scales(other Plan) bool {
 // because a deletion is slow. Machines that the set owns count although the selector does not match them any
 // longer: they are released first, and replaced only then.
 func Decide(in Input) Plan {
-	switch {
-	case in.Deleting:
-		return Plan{Why: "the set is being deleted"}
-	case in.Frozen:
-		return Plan{Why: "frozen"}
-	case in.Transferring:
-		return Plan{Why: "machines are being moved between sets"}
-	case in.Outstanding > 0:
-		return Plan{Why: fmt.Sprintf("%d creations or deletions are not visible yet", in.Outstanding)}
+	if why := in.nothingBecause(); why != "" {
+		return Plan{Why: why}
 	}
 	var p Plan
 	owned := 0
@@ -146,12 +151,13 @@ func Decide(in Input) Plan {
 		}
 		owned++
 		switch {
+		case machine.Undecodable:
 		case !machine.Deleting && !machine.Matches:
 			p.Release = append(p.Release, machine)
 		case !machine.Deleting:
 			active = append(active, machine)
 		}
-		if machine.Outdated && machine.Matches {
+		if machine.Outdated && machine.Matches && !in.NoUpdate {
 			p.Update = append(p.Update, machine)
 		}
 	}
@@ -176,9 +182,26 @@ func Decide(in Input) Plan {
 	return p
 }
 
-// untilTurn is after, or sooner if it may be the set's turn before that.
+// nothingBecause says why nothing may be planned now. It is empty if something may.
+func (in Input) nothingBecause() string {
+	switch {
+	case in.Deleting:
+		return "the set is being deleted"
+	case in.Frozen:
+		return "frozen"
+	case in.Transferring:
+		return "machines are being moved between sets"
+	case in.Invalid != "":
+		return in.Invalid
+	case in.Outstanding > 0:
+		return fmt.Sprintf("%d creations or deletions are not visible yet", in.Outstanding)
+	}
+	return ""
+}
+
+// untilTurn is after, or sooner if it may be the set's turn before that, or the deployment may want something else.
 func untilTurn(in Input, after time.Duration) time.Duration {
-	if in.Elsewhere > 0 && (after == 0 || after > turnRecheck) {
+	if (in.Elsewhere > 0 || in.LeftToNew) && (after == 0 || after > turnRecheck) {
 		return turnRecheck
 	}
 	return after
@@ -186,13 +209,21 @@ func untilTurn(in Input, after time.Duration) time.Duration {
 
 // create plans for missing Machines, as far as they may be created now.
 func (p Plan) create(in Input, missing int) Plan {
+	if in.LeftToNew {
+		p.Why += ": the deployment makes the others with its current template"
+		return p
+	}
 	if in.NoCreation != "" {
 		p.Why += ": " + in.NoCreation
 		return p
 	}
 	p.Create = missing
 	if in.MostCreations > 0 {
-		p.Create = min(missing, in.MostCreations)
+		p.Create = min(p.Create, in.MostCreations)
+	}
+	if in.Room != nil && *in.Room < p.Create {
+		p.Create = max(*in.Room, 0)
+		p.Why += fmt.Sprintf(": the deployment has room for %d more", p.Create)
 	}
 	return p
 }
@@ -201,7 +232,7 @@ func (p Plan) create(in Input, missing int) Plan {
 func adoptable(machines []Machine, room int) []Machine {
 	var orphans []Machine
 	for _, machine := range machines {
-		if machine.Orphan && machine.Matches && !machine.Deleting {
+		if machine.Orphan && machine.Matches && !machine.Deleting && !machine.Undecodable {
 			orphans = append(orphans, machine)
 		}
 	}

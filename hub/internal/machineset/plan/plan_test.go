@@ -53,6 +53,8 @@ func machine(name string, age time.Duration, flags ...string) Machine {
 			m.Remediated = true
 		case "replacement":
 			m.Replacement, m.Ready, m.Available = true, false, false
+		case "undecodable": // Nothing but its metadata is known.
+			m.Undecodable, m.Ready, m.Available = true, false, false
 		case "outdated":
 			m.Outdated = true
 		default:
@@ -86,6 +88,19 @@ func TestDecide(t *testing.T) {
 		},
 		"deletes no more when those being deleted are the surplus": {
 			in: Input{Replicas: 1, Machines: []Machine{machine("a", 0, "deleting"), machine("b", 0, "deleting"), machine("c", 1)}},
+		},
+		"counts one that cannot be decoded, and makes none in its place": {
+			in: Input{Replicas: 2, Machines: []Machine{machine("a", 0, "undecodable"), machine("b", 0)}},
+		},
+		"never chooses one that cannot be decoded": {
+			in: Input{Replicas: 0, Machines: []Machine{
+				machine("a", 0, "undecodable"), machine("b", 0, "undecodable", "mismatch"), machine("c", 0, "undecodable", "orphan"),
+				machine("d", 0, "undecodable", "timed out"), machine("e", 0),
+			}},
+			delete: []string{"e"},
+		},
+		"does not take others for one that cannot be decoded": {
+			in: Input{Replicas: 1, Machines: []Machine{machine("a", 0, "undecodable"), machine("b", 0)}},
 		},
 		"takes victims in order": {
 			in: Input{Replicas: 0, Machines: []Machine{

@@ -115,7 +115,7 @@ func TestSetConvergesWithinItsBounds(t *testing.T) {
 			}
 			if p.Empty() && after == w.replicas && active == after {
 				for _, m := range foreign {
-					if m.Deleting { // Somebody else's deletion may have finished.
+					if m.Deleting { // Another client's deletion may have finished.
 						continue
 					}
 					if *w.at(m.UID) != m {
@@ -152,4 +152,33 @@ func TestVictimsDoNotDependOnTheOrderOfTheList(t *testing.T) {
 
 func shuffled(t *rapid.T, machines []Machine) []Machine {
 	return rapid.Permutation(machines).Draw(t, "order")
+}
+
+// What the deployment leaves no room for, or makes with its current template, and what is invalid, is not made; the rest of
+// what the set has to do is done all the same.
+func TestASetNeverMakesMoreThanItMay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		in := Input{Replicas: w.replicas, Machines: w.machines}
+		free := Decide(in)
+		in.Room = new(rapid.IntRange(-3, 8).Draw(t, "room"))
+		bounded := Decide(in)
+		if want := min(free.Create, max(*in.Room, 0)); bounded.Create != want {
+			t.Fatalf("makes %d with room for %d, want %d", bounded.Create, *in.Room, want)
+		}
+		in.LeftToNew = true
+		left := Decide(in)
+		if left.Create != 0 || left.After == 0 {
+			t.Fatalf("makes %d that are left to the new set, and looks again after %s", left.Create, left.After)
+		}
+		for _, p := range []Plan{bounded, left} {
+			if len(p.Delete) != len(free.Delete) || len(p.Adopt) != len(free.Adopt) || len(p.Release) != len(free.Release) {
+				t.Fatalf("%+v beside %+v", p, free)
+			}
+		}
+		in.Invalid = "for a reason"
+		if p := Decide(in); !p.Empty() {
+			t.Fatalf("invalid, and yet %+v", p)
+		}
+	})
 }

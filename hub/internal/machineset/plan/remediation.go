@@ -6,7 +6,7 @@ import (
 )
 
 // Unhealthy returns the Machines of the set that are unhealthy, by name. One that is deleted to be replaced counts
-// until it is gone; one that is deleted for another reason is nobody's concern any more.
+// until it is gone; one that is deleted for another reason needs no remediation any more.
 func Unhealthy(machines []Machine) []Machine {
 	var unhealthy []Machine
 	for _, machine := range machines {

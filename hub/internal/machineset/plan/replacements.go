@@ -17,7 +17,7 @@ type Replacements struct {
 
 // Note compares machines with what was being replaced: those that are gone are owed a replacement, as long as a
 // Machine is missing. Of the Machines that have vanished before the first look, each may be one, of a name that
-// nobody remembers.
+// is not known.
 func (r *Replacements) Note(machines []Machine, missing, vanished int) {
 	if !r.started {
 		r.started, r.owed, r.going = true, make([]string, max(vanished, 0)), map[types.UID]string{}
@@ -38,7 +38,7 @@ func (r *Replacements) Note(machines []Machine, missing, vanished int) {
 	r.owed = r.owed[:min(len(r.owed), max(missing, 0))]
 }
 
-// Owed returns the names of the Machines for which others are to be made; a name is empty if nobody knows it.
+// Owed returns the names of the Machines for which others are to be made; a name is empty if it is not known.
 func (r *Replacements) Owed() []string { return r.owed }
 
 // Going returns the Machines that were being replaced and not gone at the last Note.

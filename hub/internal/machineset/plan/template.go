@@ -16,6 +16,8 @@ type Template struct {
 	given given
 	keys  string
 	body  v1alpha1.MachineTemplateBody
+	// problems say what is left out of the template, and why.
+	problems []string
 }
 
 // given is the form of TemplateKeysAnnotation: what a Machine has from its set, beside what it may have from others.
@@ -27,8 +29,8 @@ type given struct {
 
 // TemplateOf returns set's.
 func TemplateOf(set *v1alpha1.MachineSet) Template {
-	metadata := set.Spec.Template.Metadata
-	t := Template{labels: maps.Clone(metadata.Labels), annotations: metadata.Annotations, body: set.Spec.Template.Spec}
+	metadata, problems := Usable(set.Spec.Template.Metadata)
+	t := Template{labels: metadata.Labels, annotations: metadata.Annotations, body: set.Spec.Template.Spec, problems: problems}
 	for _, key := range slices.Sorted(maps.Keys(metadata.Labels)) {
 		// What the selector asks for cannot leave the template.
 		if _, selected := set.Spec.Selector.MatchLabels[key]; !selected {
@@ -47,6 +49,9 @@ func TemplateOf(set *v1alpha1.MachineSet) Template {
 	AddLabels(t.labels, set)
 	return t
 }
+
+// Problems say what of the set's template its Machines cannot have, and why.
+func (t Template) Problems() []string { return t.problems }
 
 // AddLabels adds to labels those that say where a Machine of set belongs.
 func AddLabels(labels map[string]string, set *v1alpha1.MachineSet) {
@@ -70,7 +75,7 @@ func (t Template) Reached(machine *v1alpha1.Machine) bool {
 // Give changes machine so that t has Reached it. Labels, annotations and limits that t never gave stay as they are.
 func (t Template) Give(machine *v1alpha1.Machine) {
 	var before given
-	// A value that cannot be read was written by somebody else: nothing is known to have been given.
+	// A value that cannot be read was written by another client: nothing is known to have been given.
 	if err := json.Unmarshal([]byte(machine.Annotations[v1alpha1.TemplateKeysAnnotation]), &before); err != nil {
 		before = given{}
 	}

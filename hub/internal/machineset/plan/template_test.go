@@ -48,7 +48,7 @@ func TestTemplateGivesAndTakesOnlyItsOwn(t *testing.T) {
 	}
 	less := TemplateOf(machineSet(nil, nil))
 	if less.Reached(machine) {
-		t.Error("nobody sees that a key has left the template")
+		t.Error("it was not seen that a key has left the template")
 	}
 	less.Give(machine)
 	delete(wantLabels, "tier")

@@ -14,8 +14,12 @@ import (
 // self is this program's file, also after it was replaced or removed on disk.
 const self = "/proc/self/exe"
 
-// ErrClosed is returned by Start when the keeper has ended or is about to.
+// ErrClosed is wrapped by Launch when the keeper has ended or is about to.
 var ErrClosed = errors.New("the keeper of the processes has ended")
+
+// errNotTaken is returned when the keeper hangs up before it has said whether
+// the process was started.
+var errNotTaken = fmt.Errorf("%w, or has too many open files to start another process", ErrClosed)
 
 // Keeper is a running keeper.
 type Keeper struct {
@@ -97,7 +101,7 @@ func (k *Keeper) Launch(command Command, stdout, stderr, report *os.File) (*Proc
 	var started Event
 	if p.encoder.Encode(command) != nil || p.decoder.Decode(&started) != nil {
 		connection.Close()
-		return nil, ErrClosed
+		return nil, errNotTaken
 	}
 	if started.PID == 0 {
 		connection.Close()

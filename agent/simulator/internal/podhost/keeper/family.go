@@ -155,30 +155,40 @@ func (f *family) killChildren() (int, error) {
 		return 0, fmt.Errorf("listing processes: %w", err)
 	}
 	children := 0
+	var unread error
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || parentOf(pid) != os.Getpid() {
+		if err != nil {
+			continue
+		}
+		parent, err := parentOf(pid)
+		if err != nil {
+			unread = err
+		}
+		if parent != os.Getpid() {
 			continue
 		}
 		children++
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return children, nil
+	return children, unread
 }
 
 // parentOf returns 0 for a process that has gone.
-func parentOf(pid int) int {
+func parentOf(pid int) (int, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("finding the parent of process %d: %w", pid, err)
 	}
 	// The name in front may contain anything.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 2 {
-		return 0
+		return 0, fmt.Errorf("finding the parent of process %d: its status reads %q", pid, stat)
 	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent
+	return strconv.Atoi(fields[1])
 }
 
 // waitForEnd blocks until some child has ended, and leaves it unreaped. The

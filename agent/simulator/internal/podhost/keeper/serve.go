@@ -56,15 +56,23 @@ func keep() error {
 	}
 }
 
+// errIncomplete is returned by receive for a message that lacks files.
+var errIncomplete = errors.New("a message without all its file descriptors")
+
 // accept receives processes until the podhost closes the connection.
 func (s *service) accept(control *net.UnixConn) {
 	defer close(s.ended)
 	for {
 		files, err := receive(control)
-		if err != nil {
+		switch {
+		case err == nil:
+			go s.serve(files)
+		case errors.Is(err, errIncomplete):
+			// That process is not started. The podhost notices, because the
+			// process's own connection is closed.
+		default:
 			return
 		}
-		go s.serve(files)
 	}
 }
 
@@ -105,30 +113,26 @@ func (s *service) serve(files []*os.File) {
 	_ = encoder.Encode(Event{PID: started.member.pid, Status: uint32(<-started.member.status)})
 }
 
-// receive returns the file descriptors of one message.
+// receive returns the file descriptors of one message. The kernel leaves out
+// those for which this process may open no more files.
 func receive(control *net.UnixConn) ([]*os.File, error) {
 	text, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(filesPerProcess*4))
 	_, n, _, _, err := control.ReadMsgUnix(text, rights)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := syscall.ParseSocketControlMessage(rights[:n])
-	if err != nil {
-		return nil, err
-	}
 	var files []*os.File
-	for _, message := range messages {
-		descriptors, err := syscall.ParseUnixRights(&message)
-		if err != nil {
-			return nil, err
-		}
+	messages, err := syscall.ParseSocketControlMessage(rights[:n])
+	for i := 0; err == nil && i < len(messages); i++ {
+		var descriptors []int
+		descriptors, err = syscall.ParseUnixRights(&messages[i])
 		for _, descriptor := range descriptors {
 			files = append(files, os.NewFile(uintptr(descriptor), "received"))
 		}
 	}
-	if len(files) != filesPerProcess {
+	if err != nil || len(files) != filesPerProcess {
 		closeAll(files)
-		return nil, fmt.Errorf("a message with %d file descriptors", len(files))
+		return nil, errIncomplete
 	}
 	return files, nil
 }

@@ -43,7 +43,7 @@ func (p *Pod) compute() {
 }
 
 // publish hands out the status after every change, until the pod has ended.
-// The last status is left to whoever waits for the end.
+// The last status is left to the goroutine that waits for the end.
 func (p *Pod) publish() {
 	for {
 		select {

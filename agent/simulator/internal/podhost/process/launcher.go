@@ -70,7 +70,7 @@ func NewLauncher() (*Launcher, error) {
 func (l *Launcher) Close() { l.keeper.Close() }
 
 // Done is closed when the launcher can start no more processes and those that
-// it started have gone: after Close, or because somebody killed its keeper.
+// it started have gone: after Close, or because its keeper was killed.
 func (l *Launcher) Done() <-chan struct{} { return l.keeper.Done() }
 
 // Start starts a process. It returns once the program runs; an error means

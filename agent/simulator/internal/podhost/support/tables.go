@@ -13,7 +13,7 @@ const (
 	noMounts     = "there is no mount namespace"
 	noNamespaces = "processes share the namespaces of the machine"
 	noSuchVolume = "volumes of this kind are not supported; use emptyDir, secret, configMap, downwardAPI or projected"
-	noFileUsers  = "files are readable to the container's user; nobody else is made their owner"
+	noFileUsers  = "files are readable to the container's user; the user is not made their owner"
 )
 
 // tables holds a rule for every field of the structs of a pod's spec.

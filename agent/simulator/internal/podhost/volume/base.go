@@ -1,25 +1,25 @@
 package volume
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 )
 
 const (
 	// insideName is the directory below the data directory that holds the
 	// volumes of all pods, or keeps them while no podhost runs.
 	insideName = "pods"
-	// recordName is the file in the data directory with the path of a base
-	// directory outside it, ownerName the file there with the way back.
-	recordName = "pods-directory"
-	ownerName  = ".data-directory"
 	// outsidePrefix begins the names of base directories outside.
-	outsidePrefix = "hollowfleet-pods-"
+	outsidePrefix = "hollowfleet-volumes-"
 	// baseMode lets other users pass but not list.
 	baseMode = 0o711
 )
@@ -39,19 +39,38 @@ func Base(dataDir string, switchesUsers bool) (string, error) {
 		return "", err
 	}
 	inside := filepath.Join(dataDir, insideName)
+	killed, err := belongs(recorded.Base, dataDir)
+	if err == nil && killed {
+		killed, err = poddir.IsTaken(recorded.Base)
+	}
 	switch {
-	case isOurs(recorded):
-		return recorded, nil // the last podhost was killed
+	case err != nil:
+		return "", err
+	case killed:
+		// The last podhost was killed. Its data directory may have another name by now.
+		return recorded.Base, writeOwner(recorded.Base, dataDir, recorded.ID)
 	case !switchesUsers || reachable(dataDir):
-		return inside, makeBase(inside)
+		return inside, takeInside(inside)
 	}
 	for _, parent := range temporary() {
 		removeOrphans(parent)
 	}
-	if recorded != "" && comeBack(inside, recorded) {
-		return recorded, nil
+	if recorded.ID == "" {
+		recorded.ID = rand.Text()
 	}
-	return makeOutside(dataDir, inside)
+	if _, err := os.Lstat(inside); !errors.Is(err, fs.ErrNotExist) {
+		// It must not be taken for an orphan at the moment when it is outside.
+		if err := takeInside(inside); err != nil {
+			return "", err
+		}
+		if err := writeOwner(inside, dataDir, recorded.ID); err != nil {
+			return "", err
+		}
+		if comeBack(inside, recorded.Base) {
+			return recorded.Base, nil
+		}
+	}
+	return makeOutside(dataDir, inside, recorded.ID)
 }
 
 // Leave moves a base directory from outside into the data directory, so that
@@ -62,38 +81,77 @@ func Leave(dataDir string) error {
 		return fmt.Errorf("finding the data directory: %w", err)
 	}
 	recorded, err := readRecord(dataDir)
-	if err != nil || !isOurs(recorded) {
+	if err != nil {
+		return err
+	}
+	if ours, err := belongs(recorded.Base, dataDir); err != nil || !ours {
 		return err
 	}
 	inside := filepath.Join(dataDir, insideName)
-	if err := os.Remove(inside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("moving the pods' directory: %w", err)
+	err = unix.Rmdir(inside)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		err = os.Rename(recorded.Base, inside)
 	}
-	err = os.Rename(recorded, inside)
-	if errors.Is(err, syscall.EXDEV) {
+	switch {
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR):
 		return nil // it is found again, or removed by Clean
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("moving the pods' directory: %w", err)
 	}
 	return nil
 }
 
 // Clean removes what Base made for this data directory, inside and outside it.
-// No podhost may be using it.
-func Clean(dataDir string) error {
-	recorded, err := readRecord(dataDir)
-	if isOurs(recorded) {
-		err = errors.Join(err, os.RemoveAll(recorded))
+// It returns the paths of what it left because no podhost made it. No podhost
+// may be using the data directory.
+func Clean(dataDir string) (left []string, err error) {
+	dataDir, err = filepath.Abs(dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding the data directory: %w", err)
 	}
-	return errors.Join(err,
-		os.RemoveAll(filepath.Join(dataDir, insideName)),
-		os.RemoveAll(filepath.Join(dataDir, recordName)))
+	recorded, err := readRecord(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	bases := []string{filepath.Join(dataDir, insideName)}
+	ours, err := belongs(recorded.Base, dataDir)
+	if err != nil {
+		return nil, err
+	}
+	if ours {
+		bases = append(bases, recorded.Base)
+	}
+	for _, base := range bases {
+		leftThere, err := removeBase(base)
+		left = append(left, leftThere...)
+		if err != nil {
+			return left, err
+		}
+	}
+	// Without the record the base outside could not be found again, so it goes last.
+	path := filepath.Join(dataDir, recordName)
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return left, nil //nolint:nilerr // There is none, or it is not ours.
+	}
+	return left, os.Remove(path)
+}
+
+func removeBase(base string) (left []string, err error) {
+	return poddir.Clean(base, ownerName, "."+ownerName+"-[0-9]*")
+}
+
+// takeInside makes the base directory in the data directory, and accepts one
+// that a podhost made there.
+func takeInside(inside string) error {
+	if err := poddir.Take(inside, baseMode); err != nil {
+		return fmt.Errorf("making the pods' directory: %w", err)
+	}
+	return nil
 }
 
 // makeOutside makes a new base directory outside the data directory. What the
 // data directory keeps from an earlier one is moved there.
-func makeOutside(dataDir, inside string) (string, error) {
+func makeOutside(dataDir, inside, id string) (string, error) {
 	for _, parent := range temporary() {
 		if !reachable(parent) {
 			continue
@@ -102,18 +160,17 @@ func makeOutside(dataDir, inside string) (string, error) {
 		if err != nil {
 			continue
 		}
+		// The record comes first: a directory that its owner has no record of is taken for an orphan.
+		if err := writeRecord(dataDir, record{Base: base, ID: id}); err != nil {
+			return "", err
+		}
 		if err := moveOut(inside, base); err != nil {
 			return "", err
 		}
-		// The way back comes last: without it the directory is no orphan.
-		err = errors.Join(
-			makeBase(base),
-			os.WriteFile(filepath.Join(dataDir, recordName), []byte(base+"\n"), 0o600),
-			os.WriteFile(filepath.Join(base, ownerName), []byte(dataDir+"\n"), 0o600))
-		if err != nil {
+		if err := poddir.TakeNew(base, baseMode); err != nil {
 			return "", fmt.Errorf("making the pods' directory: %w", err)
 		}
-		return base, nil
+		return base, writeOwner(base, dataDir, id)
 	}
 	return "", fmt.Errorf("no directory for pods: other users can reach neither %s nor a directory for temporary files", dataDir)
 }
@@ -124,11 +181,11 @@ func moveOut(inside, base string) error {
 	if _, err := os.Lstat(inside); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.Remove(base); err != nil {
+	if err := unix.Rmdir(base); err != nil {
 		return fmt.Errorf("moving the pods' directory: %w", err)
 	}
 	err := os.Rename(inside, base)
-	if errors.Is(err, syscall.EXDEV) {
+	if errors.Is(err, unix.EXDEV) {
 		err = os.Mkdir(base, baseMode)
 	}
 	if err != nil {
@@ -137,76 +194,23 @@ func moveOut(inside, base string) error {
 	return nil
 }
 
-// comeBack moves the base directory to where it was, if nobody else has taken
+// comeBack moves the base directory to where it was, if no other user has taken
 // the name.
 func comeBack(inside, recorded string) bool {
-	if _, err := os.Lstat(recorded); !errors.Is(err, fs.ErrNotExist) || !reachable(filepath.Dir(recorded)) {
+	if !hasOurName(recorded) || !reachable(filepath.Dir(recorded)) {
+		return false
+	}
+	if _, err := os.Lstat(recorded); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	return os.Rename(inside, recorded) == nil
 }
 
-// removeOrphans removes base directories whose data directories are gone, or
-// have another one by now: those of podhosts that were killed before their
-// data directories were removed.
-func removeOrphans(parent string) {
-	bases, err := filepath.Glob(filepath.Join(parent, outsidePrefix+"*"))
-	if err != nil {
-		return
-	}
-	for _, base := range bases {
-		if !isOurs(base) {
-			continue
-		}
-		owner, err := os.ReadFile(filepath.Join(base, ownerName))
-		if err != nil {
-			continue
-		}
-		recorded, err := readRecord(strings.TrimSpace(string(owner)))
-		if err == nil && recorded != base {
-			// What cannot be removed now is tried again by the next podhost.
-			_ = os.RemoveAll(base)
-		}
-	}
-}
-
 func temporary() []string { return []string{os.TempDir(), "/tmp", "/var/tmp"} }
 
-// readRecord returns the path of a base directory outside the data directory,
-// or "" if there never was one.
-func readRecord(dataDir string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(dataDir, recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading where the pods' directory is: %w", err)
-	}
-	return strings.TrimSpace(string(content)), nil
-}
-
-// isOurs tells whether the path is a base directory that this user made. In a
-// directory for temporary files somebody else may have taken the name.
-func isOurs(path string) bool {
-	if !filepath.IsAbs(path) || !strings.HasPrefix(filepath.Base(path), outsidePrefix) {
-		return false
-	}
-	info, err := os.Lstat(path)
-	if err != nil || !info.IsDir() {
-		return false
-	}
-	status, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(status.Uid) == os.Geteuid()
-}
-
-func makeBase(path string) error {
-	if err := os.MkdirAll(path, baseMode); err != nil {
-		return fmt.Errorf("making the pods' directory: %w", err)
-	}
-	if err := os.Chmod(path, baseMode); err != nil {
-		return fmt.Errorf("opening the pods' directory to other users: %w", err)
-	}
-	return nil
+// hasOurName tells whether the path could be that of a base directory outside.
+func hasOurName(path string) bool {
+	return filepath.IsAbs(path) && strings.HasPrefix(filepath.Base(path), outsidePrefix)
 }
 
 // reachable tells whether every user can traverse the directory and all those

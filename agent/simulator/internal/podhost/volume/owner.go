@@ -57,7 +57,7 @@ func (o Owner) makeIn(root *os.Root, path string) error {
 // protect makes the files in a directory read-only, as a kubelet mounts them.
 // They stay with the user of this process, and another user reads through its
 // group what their owner may read. The user of this process can still write to
-// the directories: that is where the content is replaced, and without it nobody
+// the directories: that is where the content is replaced, and without it no process
 // but root could remove the data directory of a podhost that was killed.
 func (o Owner) protect(directory string) error {
 	return filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {

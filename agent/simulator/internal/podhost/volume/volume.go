@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 )
 
 const (
@@ -82,22 +84,7 @@ func (m *Manager) Refresh(pod *corev1.Pod, owner Owner) error {
 
 // Remove removes everything of a pod.
 func (m *Manager) Remove(uid types.UID) error {
-	return os.RemoveAll(m.podDirectory(uid))
-}
-
-// Pods lists the pods that have a directory.
-func (m *Manager) Pods() ([]types.UID, error) {
-	entries, err := os.ReadDir(m.Base)
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods' directories: %w", err)
-	}
-	uids := make([]types.UID, 0, len(entries))
-	for _, entry := range entries {
-		if entry.IsDir() {
-			uids = append(uids, types.UID(entry.Name()))
-		}
-	}
-	return uids, nil
+	return poddir.Remove(m.Base, uid)
 }
 
 // Scratch is the pod's directory for temporary files.

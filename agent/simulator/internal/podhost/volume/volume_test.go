@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/podhost/poddir"
 )
 
 type stored struct {
@@ -48,7 +50,9 @@ func newManager(t *testing.T) (*Manager, stored) {
 		secrets:    map[string]map[string][]byte{"s": {"a": []byte("one"), "b": []byte("two")}},
 		configMaps: map[string]map[string]string{"c": {"k": "map"}},
 	}
-	return &Manager{Base: t.TempDir(), Objects: objects, Tokens: tokens{}}, objects
+	base := filepath.Join(t.TempDir(), insideName)
+	must(t, takeInside(base))
+	return &Manager{Base: base, Objects: objects, Tokens: tokens{}}, objects
 }
 
 func podWith(volumes ...corev1.Volume) *corev1.Pod {
@@ -210,6 +214,7 @@ func TestRefreshReplacesContentAtomically(t *testing.T) {
 func TestEmptyDirSurvivesAndIsRemoved(t *testing.T) {
 	m, _ := newManager(t)
 	pod := podWith(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	pod.UID = podUID
 	pod.Spec.Containers = []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/a", SubPath: "sub/dir"}}}}
 	if err := m.Prepare(pod, Owner{}); err != nil {
 		t.Fatal(err)
@@ -224,13 +229,13 @@ func TestEmptyDirSurvivesAndIsRemoved(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || string(text) != "kept" {
 		t.Errorf("the file has %q (%v)", text, err)
 	}
-	if uids, err := m.Pods(); err != nil || len(uids) != 1 || uids[0] != "uid" {
+	if uids, _, err := poddir.List(m.Base); err != nil || len(uids) != 1 || uids[0] != podUID {
 		t.Errorf("the pods with directories are %v (%v)", uids, err)
 	}
-	if err := m.Remove("uid"); err != nil {
+	if err := m.Remove(podUID); err != nil {
 		t.Fatal(err)
 	}
-	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
+	if uids, _, err := poddir.List(m.Base); err != nil || len(uids) != 0 {
 		t.Errorf("the pods with directories are %v (%v)", uids, err)
 	}
 }

@@ -1,0 +1,15 @@
+package clientcert
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	agenttest.Main(m)
+}

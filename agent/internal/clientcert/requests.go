@@ -1,0 +1,187 @@
+package clientcert
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// soonest and latest are how often a request is looked at: the less often the longer it has been as it is. No watch
+	// would tell of it, because no watch could be ended when the hub shuts the agent out.
+	soonest = time.Second
+	latest  = 15 * time.Second
+)
+
+// requests gets certificates through the one CertificateSigningRequest that the agent may have.
+type requests struct {
+	keeper *Manager
+	// seen is the request that was seen last, since when by the agent's clock it has been as it is.
+	seen struct {
+		uid   types.UID
+		state requestState
+		since time.Time
+	}
+	// removed and refusals count for the credential that is being asked for.
+	removed, refusals int
+}
+
+// step does what is next to be done to get a certificate.
+func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) (*Credential, time.Duration, error) {
+	var cluster *v1alpha1.Cluster
+	if as == joiningIdentity {
+		cluster = &v1alpha1.Cluster{}
+		if err := hub.Get(ctx, client.ObjectKey{Name: r.keeper.Cluster}, cluster); err != nil {
+			return nil, 0, fmt.Errorf("getting Cluster %s: %w", r.keeper.Cluster, err)
+		}
+	}
+	csr := &certificatesv1.CertificateSigningRequest{}
+	err := hub.Get(ctx, client.ObjectKey{Name: r.name()}, csr)
+	if apierrors.IsNotFound(err) {
+		csr = nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("getting CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	request := r.observe(csr)
+	switch nextStep(request, r.removed, r.refusals) {
+	case createRequest:
+		return nil, 0, r.create(ctx, hub)
+	case removeRequest:
+		return nil, 0, r.remove(ctx, hub, csr, request)
+	case collectCertificate:
+		taken, err := fromCertificate(r.keeper.Cluster, csr.Status.Certificate, r.keeper.contents[pendingKey])
+		if err != nil {
+			// Nothing will come of it; a new one is asked for once this is gone.
+			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.remove(ctx, hub, csr, request)))
+		}
+		return &taken, 0, nil
+	case awaitRequest:
+	}
+	r.keeper.setWaiting(awaited(cluster, csr, request), "Waiting for a credential for the hub")
+	return nil, r.untilNextLook(), nil
+}
+
+func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.keeper.Cluster }
+
+// observe tells what has become of the request.
+func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *observedRequest {
+	if csr == nil {
+		return nil
+	}
+	state, now := stateOf(csr), r.keeper.Clock.Now()
+	mine := madeWith(csr.Spec.Request, r.keeper.contents[pendingKey])
+	if r.seen.uid != csr.UID || r.seen.state != state {
+		r.seen.uid, r.seen.state, r.seen.since = csr.UID, state, now
+		switch {
+		case mine && state == requestDenied:
+			r.keeper.Metrics.ended(resultDenied)
+		case mine && state == requestFailed:
+			r.keeper.Metrics.ended(resultFailed)
+		}
+	}
+	return &observedRequest{State: state, Mine: mine, Known: now.Sub(r.seen.since)}
+}
+
+func stateOf(csr *certificatesv1.CertificateSigningRequest) requestState {
+	state := requestPending
+	for _, condition := range csr.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse {
+			continue
+		}
+		switch condition.Type {
+		case certificatesv1.CertificateDenied:
+			return requestDenied
+		case certificatesv1.CertificateFailed:
+			return requestFailed
+		case certificatesv1.CertificateApproved:
+			state = requestApproved
+		}
+	}
+	if state == requestApproved && len(csr.Status.Certificate) > 0 {
+		return requestIssued
+	}
+	return state
+}
+
+// create asks for a certificate, with a new key each time.
+func (r *requests) create(ctx context.Context, hub client.Client) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	request, err := newRequest(r.keeper.Cluster, key)
+	if err != nil {
+		return err
+	}
+	// Stored first: a process that dies after the request was made goes on with it when it starts again.
+	if err := r.keeper.keep(ctx, key); err != nil {
+		return err
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name()},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			ExpirationSeconds: ptr.To(int32(r.keeper.Lifetime / time.Second)),
+		},
+	}
+	if err := hub.Create(ctx, csr); err != nil {
+		return fmt.Errorf("creating CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	r.keeper.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.keeper.Lifetime)
+	return nil
+}
+
+func newRequest(cluster string, key []byte) ([]byte, error) {
+	signer, err := parseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+		CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster},
+	}}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+}
+
+// remove makes room for a new request, if the one that was seen still stands as it was.
+func (r *requests) remove(ctx context.Context, hub client.Client, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) error {
+	err := hub.Delete(ctx, csr, client.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing CertificateSigningRequest %s: %w", r.name(), err)
+	}
+	switch {
+	case request.Mine:
+		r.refusals++
+	case request.State == requestPending || request.State == requestApproved:
+		r.removed++
+	}
+	r.keeper.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.name(),
+		"state", string(request.State), "own", request.Mine, "requester", csr.Spec.Username)
+	return nil
+}
+
+// done: the credential is there.
+func (r *requests) done() { r.removed, r.refusals = 0, 0 }
+
+// untilNextLook is how long to wait before the request is looked at again.
+func (r *requests) untilNextLook() time.Duration {
+	return min(max(r.keeper.Clock.Since(r.seen.since)/4, soonest), latest)
+}

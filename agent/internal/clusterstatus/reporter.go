@@ -1,0 +1,246 @@
+package clusterstatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// fieldManager owns the agent's part of the status.
+	fieldManager = "hollowfleet-agent"
+	// statusInterval is how often the status is held against what is known.
+	statusInterval = 10 * time.Second
+	// waiting is how soon to look again for a Cluster that is not ready for reports.
+	waiting = time.Second
+	// longestWrite bounds one write to the hub, longestReturn a renewal after a break: that is three reads and two writes,
+	// each of which may take about as long as a probe that still succeeds.
+	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
+)
+
+// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Log and TenureChanged.
+type Deps struct {
+	// Client is an uncached client of the hub, not gated.
+	Client client.Client
+	// Cluster returns the agent's Cluster as it was seen last, nil if never or while the hub shuts the agent out. Seen
+	// takes in a newer one.
+	Cluster func() *v1alpha1.Cluster
+	Seen    func(*v1alpha1.Cluster)
+	// Target returns UID and version of the target; empty if not known.
+	Target func() (uid, version string)
+	// Capacity returns the capacity of the cluster's Nodes; nil if not known.
+	Capacity func(ctx context.Context) corev1.ResourceList
+	// Orphans, if not nil, returns what has no Machine on the hub, nil for nothing, and whether that is known.
+	Orphans func() (orphans *v1alpha1.Orphans, known bool)
+	// Freeze returns the freeze state, and Changes receives after it changed.
+	Freeze  func() freeze.State
+	Changes <-chan struct{}
+	// Uptime keeps count of the times that count for deadlines.
+	Uptime Uptime
+	// HubIdentity knows whether the hub is the one that the agent works for.
+	HubIdentity HubIdentity
+	// LeaseChanged, if not nil, is called after it may have changed whether this agent may act.
+	LeaseChanged func()
+	// Holder identifies this process in the Lease. Predecessors are the identities of those that are known to have ended, so
+	// that this one goes on with their Lease at once.
+	Holder       string
+	Predecessors []string
+	AgentVersion string
+	Clock        clock.WithTicker
+	Log          logr.Logger
+}
+
+// Uptime tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
+type Uptime interface {
+	Uptime() freeze.Uptime
+	// Remember takes in what the Lease tells.
+	Remember(freeze.Uptime)
+}
+
+// HubIdentity knows whether the hub is the one that the agent works for.
+type HubIdentity interface {
+	// CheckLease looks at the hub before a renewal that does not follow on one which the hub has confirmed to this process.
+	CheckLease(ctx context.Context, lease *coordinationv1.Lease) error
+	// Renewing prepares a Lease that is about to be written; Renewed takes in that the hub has confirmed it.
+	Renewing(ctx context.Context, lease *coordinationv1.Lease)
+	Renewed(lease *coordinationv1.Lease)
+	// Blocked tells why the agent may not work for this hub.
+	Blocked() (why freeze.Blocker, barred bool)
+	// Finding returns what waits for a person's acknowledgement, empty if nothing does.
+	Finding() (id string, known bool)
+}
+
+// Reporter reports until its context ends.
+type Reporter struct {
+	Deps
+	lease       *coordinationv1.Lease
+	leaseHolder *leaseHolder
+	capacity    debouncedCapacity
+	// troubles is how the probes failed at the last report.
+	troubles map[freeze.Scope]freeze.Outcome
+	// said is what was last told of the hold of the Lease.
+	said string
+	// failing remembers which writes failed last, so that each is logged once.
+	failing map[string]bool
+}
+
+// New returns a Reporter.
+func New(deps Deps) (*Reporter, error) {
+	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
+		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Holder == "" || deps.Clock == nil {
+		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, the uptime, the identity of the hub, a holder and a clock")
+	}
+	return &Reporter{Deps: deps, leaseHolder: newLeaseHolder(deps.Holder, deps.Predecessors, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
+}
+
+// Blocked tells why this agent may not act now: because it does not hold the Lease.
+func (r *Reporter) Blocked() (why freeze.Blocker, barred bool) { return r.leaseHolder.blocked() }
+
+// SawLease takes in the cluster's Lease as the hub's API server has just shown it to another part of this agent.
+func (r *Reporter) SawLease(lease *coordinationv1.Lease) { r.leaseHolder.observe(lease) }
+
+// Start reports until ctx ends. It waits for the Cluster to be joined, and stands by while another agent has the
+// Lease; when another one takes it, the error is ErrLeaseLost.
+func (r *Reporter) Start(ctx context.Context) error {
+	renewAt, statusAt := r.Clock.Now(), r.Clock.Now()
+	for {
+		cluster := r.Cluster()
+		now := r.Clock.Now()
+		if !Joined(cluster) {
+			renewAt, statusAt = now.Add(waiting), now.Add(waiting)
+		} else {
+			if !now.Before(renewAt) {
+				renewAt = r.renewLease(ctx, cluster, now)
+				if err := r.told(); err != nil {
+					return err
+				}
+			}
+			if !now.Before(statusAt) {
+				statusAt = now.Add(statusInterval)
+				if _, barred := r.leaseHolder.blocked(); !barred {
+					r.attempt(ctx, longestWrite, "Cluster status", r.writeNow)
+				}
+			}
+		}
+		next := renewAt
+		if statusAt.Before(next) {
+			next = statusAt
+		}
+		timer := r.Clock.NewTimer(max(next.Sub(r.Clock.Now()), 0))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-r.Changes:
+			statusAt = r.Clock.Now()
+			if r.outdated() {
+				renewAt = statusAt
+			}
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// told tells of a change of who holds the Lease.
+func (r *Reporter) told() error {
+	why, _ := r.leaseHolder.blocked()
+	if why.Reason+why.Message == r.said {
+		return nil
+	}
+	r.said = why.Reason + why.Message
+	if r.LeaseChanged != nil {
+		r.LeaseChanged()
+	}
+	if to, lost := r.leaseHolder.lost(); lost {
+		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
+	}
+	return nil
+}
+
+// Joined tells whether the hub has accepted a Cluster and made its namespace, so that its agent may work.
+func Joined(cluster *v1alpha1.Cluster) bool {
+	return cluster != nil && cluster.Accepted() && cluster.Status.Namespace != ""
+}
+
+func period(cluster *v1alpha1.Cluster) time.Duration {
+	return time.Duration(cluster.Heartbeat().PeriodSeconds) * time.Second
+}
+
+func (r *Reporter) attempt(ctx context.Context, longest time.Duration, what string, write func(context.Context) error) (ok bool) {
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := write(bounded)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil && !r.failing[what] {
+		r.Log.Error(err, "Reporting to the hub fails", "what", what)
+	}
+	if err == nil && r.failing[what] {
+		r.Log.Info("Reporting to the hub again", "what", what)
+	}
+	r.failing[what] = err != nil
+	return err == nil
+}
+
+// writeNow writes the status of the Cluster as it is now, after the Lease.
+func (r *Reporter) writeNow(ctx context.Context) error {
+	if cluster := r.Cluster(); cluster != nil {
+		return r.writeStatus(ctx, cluster)
+	}
+	return nil
+}
+
+func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	known := facts{
+		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, now: r.Clock.Now(),
+		capacity: r.capacity.offer(r.Capacity(ctx), r.Clock.Now()),
+	}
+	troubles := troublesOf(known.freeze, r.troubles)
+	known.otherTrouble = !maps.Equal(troubles, r.troubles)
+	known.clusterUID, known.kubernetesVersion = r.Target()
+	known.finding, known.findingKnown = r.HubIdentity.Finding()
+	if r.Orphans != nil {
+		known.orphans, known.orphansKnown = r.Orphans()
+	}
+	own := statusOf(cluster.Status, known)
+	if same(cluster.Status, own) {
+		r.troubles = troubles
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&own)
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Cluster",
+		"metadata": map[string]any{"name": cluster.Name, "uid": string(cluster.UID)},
+		"status":   content,
+	}}
+	// Applying keeps the hub's conditions, which stand in the same list.
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner(fieldManager))
+	if err != nil {
+		return fmt.Errorf("applying the status of Cluster %s: %w", cluster.Name, err)
+	}
+	updated := &v1alpha1.Cluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, updated); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	r.Seen(updated)
+	r.troubles = troubles
+	return nil
+}

@@ -1,0 +1,148 @@
+package clusterstatus
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+// facts are what the agent knows of its cluster now. What is empty is not known.
+type facts struct {
+	clusterUID, kubernetesVersion, agentVersion string
+	capacity                                    corev1.ResourceList
+	// finding is what waits for a person's acknowledgement.
+	finding      string
+	findingKnown bool
+	// orphans is what has no Machine on the hub.
+	orphans      *v1alpha1.Orphans
+	orphansKnown bool
+	freeze       freeze.State
+	// otherTrouble: the probes fail in another way than at the last report.
+	otherTrouble bool
+	generation   int64
+	now          time.Time
+}
+
+// ownConditions are the condition types that the agent writes on a Cluster.
+var ownConditions = []string{v1alpha1.ClusterTargetReachableCondition, v1alpha1.ClusterAgentFrozenCondition}
+
+// statusOf computes the agent's part of a Cluster's status. What is not known now stays as it was last reported.
+func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
+	after := v1alpha1.ClusterStatus{
+		ClusterUID: before.ClusterUID, KubernetesVersion: before.KubernetesVersion,
+		AgentVersion: f.agentVersion, Capacity: before.Capacity, UnacknowledgedHub: before.UnacknowledgedHub,
+		Orphans: before.Orphans,
+	}
+	if f.findingKnown {
+		after.UnacknowledgedHub = f.finding
+	}
+	if f.orphansKnown {
+		after.Orphans = f.orphans
+	}
+	if f.clusterUID != "" {
+		after.ClusterUID = f.clusterUID
+	}
+	if f.kubernetesVersion != "" {
+		after.KubernetesVersion = f.kubernetesVersion
+	}
+	if f.capacity != nil {
+		after.Capacity = f.capacity
+	}
+	for _, conditionType := range ownConditions {
+		if condition := meta.FindStatusCondition(before.Conditions, conditionType); condition != nil {
+			after.Conditions = append(after.Conditions, *condition)
+		}
+	}
+	for _, condition := range []metav1.Condition{targetReachable(f), agentFrozen(f)} {
+		known := meta.FindStatusCondition(after.Conditions, condition.Type)
+		if known != nil {
+			condition = settled(*known, condition, f.otherTrouble || before.UnacknowledgedHub != after.UnacknowledgedHub)
+		}
+		conditions.Set(&after.Conditions, condition, f.now)
+	}
+	return after
+}
+
+// settled is condition with what of known holds on. An agent that has just started does not know better than the one
+// before that the target cannot be reached. The message of a failing probe changes from one to the next; the first one
+// is telling enough, until there is other news.
+func settled(known, condition metav1.Condition, news bool) metav1.Condition {
+	if condition.Reason == v1alpha1.ReasonStarting && condition.Status == metav1.ConditionUnknown && known.Status == metav1.ConditionFalse {
+		condition.Status, condition.Reason = known.Status, known.Reason
+	}
+	same := known.Status == condition.Status && known.Reason == condition.Reason
+	if same && (!news || condition.Message == "") {
+		condition.Message = known.Message
+	}
+	return condition
+}
+
+// troublesOf is what came of the last probe that failed, of each API server that keeps the agent frozen. A good answer
+// does not end a trouble that it has not thawed.
+func troublesOf(state freeze.State, before map[freeze.Scope]freeze.Outcome) map[freeze.Scope]freeze.Outcome {
+	troubles := map[freeze.Scope]freeze.Outcome{}
+	for _, endpoint := range state.Endpoints {
+		switch {
+		case !endpoint.Frozen:
+		case endpoint.LastOutcome != freeze.OK && endpoint.LastOutcome != "":
+			troubles[endpoint.Scope] = endpoint.LastOutcome
+		case before[endpoint.Scope] != "":
+			troubles[endpoint.Scope] = before[endpoint.Scope]
+		}
+	}
+	return troubles
+}
+
+func targetReachable(f facts) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionUnknown,
+		Reason: v1alpha1.ReasonStarting, ObservedGeneration: f.generation,
+	}
+	for _, endpoint := range f.freeze.Endpoints {
+		if endpoint.Scope != freeze.Target {
+			continue
+		}
+		condition.Reason, condition.Message = endpoint.Reason, endpoint.LastMessage
+		switch endpoint.Reason {
+		case v1alpha1.ReasonReachable:
+			condition.Status, condition.Message = metav1.ConditionTrue, ""
+		case v1alpha1.ReasonUnreachable:
+			condition.Status = metav1.ConditionFalse
+		}
+	}
+	return condition
+}
+
+func agentFrozen(f facts) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ClusterAgentFrozenCondition, Status: metav1.ConditionFalse,
+		Reason: f.freeze.Reason, Message: f.freeze.Message, ObservedGeneration: f.generation,
+	}
+	if f.freeze.Frozen {
+		condition.Status = metav1.ConditionTrue
+	}
+	return condition
+}
+
+// same tells whether the Cluster has the agent's part of the status already.
+func same(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
+	if cluster.ClusterUID != own.ClusterUID || cluster.KubernetesVersion != own.KubernetesVersion ||
+		cluster.AgentVersion != own.AgentVersion || cluster.UnacknowledgedHub != own.UnacknowledgedHub || !equality.Semantic.DeepEqual(cluster.Capacity, own.Capacity) ||
+		!equality.Semantic.DeepEqual(cluster.Orphans, own.Orphans) {
+		return false
+	}
+	for _, condition := range own.Conditions {
+		known := meta.FindStatusCondition(cluster.Conditions, condition.Type)
+		if known == nil || !equality.Semantic.DeepEqual(*known, condition) {
+			return false
+		}
+	}
+	return true
+}

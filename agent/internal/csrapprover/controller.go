@@ -1,0 +1,193 @@
+package csrapprover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+// approvedReason stands in the Approved condition of a request.
+const approvedReason = "HollowfleetApproved"
+
+// conflictRecheck is how soon a request is looked at again that waits for the end of a Node of its Machine's name, or for the
+// repair of its Machine.
+const conflictRecheck = 15 * time.Second
+
+// Deps are what a Controller works with. All are required.
+type Deps struct {
+	// ClusterName is the agent's cluster and the name of its namespace on the hub.
+	ClusterName string
+	// BootstrapUser is the user name of the ServiceAccount of bootstrap tokens.
+	BootstrapUser string
+	// Hub reads Machines from the cache.
+	Hub client.Reader
+	// Target reads requests from the cache; its writes are refused while frozen.
+	Target client.Client
+	// TargetReader reads Nodes from the target's API server. ProviderID returns the provider ID that the hollow-node of a
+	// Machine registers its Node with.
+	TargetReader client.Reader
+	ProviderID   func(machine string) string
+	// TokenIDs returns the bootstrap tokens that were minted for a Machine, none if it has none.
+	TokenIDs func(ctx context.Context, machine string) ([]string, error)
+	Metrics  *Metrics
+}
+
+// Controller approves certificate requests.
+type Controller struct{ Deps }
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.ClusterName == "" || deps.BootstrapUser == "" || deps.Hub == nil || deps.Target == nil || deps.TargetReader == nil ||
+		deps.ProviderID == nil || deps.TokenIDs == nil || deps.Metrics == nil {
+		return nil, errors.New("the approver needs a cluster name, the bootstrap user, clients, provider IDs, token IDs and metrics")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.Target.Get(ctx, request.NamespacedName, csr); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting the certificate request: %w", err)
+	}
+	if !Open(csr) {
+		return reconcile.Result{}, nil
+	}
+	facts, err := c.gather(ctx, csr)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	verdict, why := Decide(csr, facts)
+	if !verdict.Approves() {
+		c.Metrics.decided(verdict)
+		klog.FromContext(ctx).V(1).Info("Leaving a certificate request alone", "verdict", verdict, "why", why)
+		if verdict == NodeConflict || verdict == MachineUndecodable {
+			return reconcile.Result{RequeueAfter: conflictRecheck}, nil
+		}
+		return reconcile.Result{}, nil
+	}
+	err = c.approve(ctx, csr, why)
+	var frozen *freeze.Error
+	switch {
+	case errors.As(err, &frozen), apierrors.IsNotFound(err):
+		// The thaw wakes every open request.
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("approving the certificate request: %w", err)
+	}
+	c.Metrics.decided(verdict)
+	return reconcile.Result{}, nil
+}
+
+// gather collects what the decision rests on. The hub is not asked about requests that cannot be the agent's.
+func (c *Controller) gather(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (Facts, error) {
+	facts := Facts{BootstrapUser: c.BootstrapUser}
+	name, err := nodeOf(csr)
+	if err != nil {
+		return facts, nil //nolint:nilerr // Decide comes to the same, and says so in its verdict
+	}
+	machine := &v1alpha1.Machine{}
+	err = c.Hub.Get(ctx, client.ObjectKey{Namespace: c.ClusterName, Name: name}, machine)
+	if apierrors.IsNotFound(err) {
+		return facts, nil
+	}
+	// A Machine that cannot be decoded has its metadata, which is all that this asks of it.
+	if facts.MachineUndecodable = undecodable.Is(err); facts.MachineUndecodable {
+		err = nil
+	}
+	if err != nil {
+		return facts, fmt.Errorf("getting machine %s: %w", name, err)
+	}
+	facts.MachineLive = machine.DeletionTimestamp.IsZero()
+	providerIDs := []string{c.ProviderID(name)}
+	if csr.Spec.Username == c.BootstrapUser {
+		if facts.TokenIDs, err = c.TokenIDs(ctx, name); err != nil {
+			return facts, err
+		}
+	} else {
+		// A Node that renews its certificate may be of any provider.
+		providerIDs = append(providerIDs, node.UnknownProviderID)
+	}
+	facts.NodeConflict, err = node.Conflict(ctx, c.TargetReader, machine, providerIDs)
+	return facts, err
+}
+
+func (c *Controller) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, why string) error {
+	approved := csr.DeepCopy()
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvedReason,
+		Message: "Approved by the agent of cluster " + c.ClusterName + ": " + why, LastUpdateTime: metav1.Now(),
+	})
+	return c.Target.SubResource("approval").Update(ctx, approved)
+}
+
+// Open tells whether a request is neither approved nor denied yet.
+func Open(csr *certificatesv1.CertificateSigningRequest) bool {
+	for _, condition := range csr.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return false
+		}
+	}
+	return true
+}
+
+// nodeIndex finds requests by the node whose identity they ask for.
+const nodeIndex = "nodeName"
+
+// Index lets a cache find requests by node. Remove needs it.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, nodeIndex, func(object client.Object) []string {
+		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+		if !ok {
+			return nil
+		}
+		if name, err := nodeOf(csr); err == nil {
+			return []string{name}
+		}
+		return nil
+	})
+}
+
+// Remove deletes the requests that were made for a Machine's Node: by its hollow-node before it joined, or by the
+// Node itself. It is called when the Machine's Node is gone: a Node of that name is another one, and keeps the requests
+// that it made itself. It implements machine.Requests.
+func (c *Controller) Remove(ctx context.Context, nodeName string) error {
+	err := c.TargetReader.Get(ctx, client.ObjectKey{Name: nodeName}, &corev1.Node{})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting node %s: %w", nodeName, err)
+	}
+	otherNode := err == nil
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.Target.List(ctx, requests, client.MatchingFields{nodeIndex: nodeName}); err != nil {
+		return fmt.Errorf("listing certificate requests: %w", err)
+	}
+	for i := range requests.Items {
+		csr := &requests.Items[i]
+		byNode := csr.Spec.Username == nodeUserPrefix+nodeName && !otherNode
+		if csr.Spec.Username != c.BootstrapUser && !byNode {
+			continue
+		}
+		if err := c.Target.Delete(ctx, csr, client.Preconditions{UID: &csr.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting certificate request %s: %w", csr.Name, err)
+		}
+	}
+	return nil
+}

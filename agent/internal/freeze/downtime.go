@@ -1,0 +1,117 @@
+package freeze
+
+import "time"
+
+// maxIntervals bounds a ledger's memory. Beyond it the two oldest freezes become one, with the time between
+// them: a deadline may come later for it and never sooner.
+const maxIntervals = 256
+
+// Downtime tells how long nothing could be done.
+type Downtime interface {
+	// FrozenSince returns how much of the time since t does not count, because the agent was frozen, or none of the
+	// cluster's agents ran that could act.
+	FrozenSince(t time.Time) time.Duration
+}
+
+// downtime is the memory of freezes. It is pure: the time is always given. What was before it began counts as
+// frozen, except for the times in which other agents are known to have acted: one that comes back after hours must
+// not find every deadline passed.
+//
+// It counts by the wall clock, as the times do that are on the hub: the monotonic clock stands still while the
+// machine is suspended.
+type downtime struct {
+	intervals []Interval
+	// others is when others acted, before this process did.
+	others Uptime
+	// open is when the freeze that goes on began; zero while thawed.
+	open time.Time
+	// thaws counts the freezes that have ended.
+	thaws uint64
+}
+
+// newDowntime begins with the time before now as one freeze that goes on.
+func newDowntime(now time.Time) downtime {
+	now = now.Round(0)
+	return downtime{open: now, intervals: []Interval{{To: now}}}
+}
+
+// record takes in what holds at now: frozen since a time, or thawed.
+func (l *downtime) record(frozen bool, since, now time.Time) {
+	since, now = since.Round(0), now.Round(0)
+	switch {
+	case frozen && l.open.IsZero():
+		if last := l.intervals[len(l.intervals)-1].To; since.Before(last) {
+			since = last
+		}
+		l.open = since
+	case !frozen && !l.open.IsZero():
+		l.intervals = append(l.intervals, Interval{From: l.open, To: now})
+		l.open = time.Time{}
+		l.thaws++
+		if len(l.intervals) > maxIntervals {
+			l.intervals[1].From = l.intervals[0].From
+			l.intervals = l.intervals[1:]
+		}
+	}
+}
+
+// frozenSince returns how much of the time from t to now is frozen.
+func (l *downtime) frozenSince(t, now time.Time) time.Duration {
+	t, now = t.Round(0), now.Round(0)
+	var sum time.Duration
+	for _, i := range l.intervals {
+		sum += l.lost(i.From, i.To, t, now)
+	}
+	if !l.open.IsZero() {
+		sum += l.lost(l.open, now, t, now)
+	}
+	return sum
+}
+
+// lost is how long both [a, b] and [c, d] last, without the times in which others acted.
+func (l *downtime) lost(a, b, c, d time.Time) time.Duration {
+	if c.After(a) {
+		a = c
+	}
+	if d.Before(b) {
+		b = d
+	}
+	return max(b.Sub(a)-l.others.within(a, b), 0)
+}
+
+// thaw returns how many freezes have ended, and when the last one did; zero before the first.
+func (l *downtime) thaw() (number uint64, at time.Time) {
+	if l.thaws == 0 {
+		return 0, time.Time{}
+	}
+	return l.thaws, l.intervals[len(l.intervals)-1].To
+}
+
+// last is how long the last freeze was that has ended.
+func (l *downtime) last() time.Duration {
+	if l.thaws == 0 {
+		return 0
+	}
+	i := l.intervals[len(l.intervals)-1]
+	return i.To.Sub(i.From)
+}
+
+// overlap is how long both [a, b] and [c, d] last.
+func overlap(a, b, c, d time.Time) time.Duration {
+	if c.After(a) {
+		a = c
+	}
+	if d.Before(b) {
+		b = d
+	}
+	return max(b.Sub(a), 0)
+}
+
+// FrozenSince implements Ledger.
+func (m *Monitor) FrozenSince(t time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock.Now()
+	m.state(now)
+	return m.downtime.frozenSince(t, now)
+}

@@ -1,0 +1,189 @@
+package hubidentity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+var errAway = errors.New("the target is away")
+
+// bed is a Verifier with a hub and a store, one API server both, which the test asks to look.
+type bed struct {
+	*WithT
+	t     *testing.T
+	admin client.WithWatch
+	name  string
+	clock *clocktesting.FakeClock
+	// away: the store cannot be reached. instances is what the cluster has.
+	away      bool
+	instances int
+
+	keeper *Verifier
+	last   *v1alpha1.Cluster
+	nonces int
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
+	var err error
+	b.admin, err = client.NewWithWatch(agenttest.Environment(t).Config, client.Options{Scheme: scheme.New()})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.name = agenttest.Namespace(t, b.admin)
+	b.Expect(b.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.name}})).To(Succeed())
+	b.restart()
+	return b
+}
+
+// restart begins with a new process.
+func (b *bed) restart() {
+	b.t.Helper()
+	refuse := func() error {
+		if b.away {
+			return errAway
+		}
+		return nil
+	}
+	store := interceptor.NewClient(b.admin, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			return errors.Join(refuse(), c.Get(ctx, key, o, options...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if b.away {
+				return errAway
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if b.away {
+				return errAway
+			}
+			return c.Update(ctx, o, options...)
+		},
+	})
+	b.last = nil
+	keeper, err := New(Deps{
+		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
+		Last: func() *v1alpha1.Cluster { return b.last }, Seen: func(c *v1alpha1.Cluster) { b.last = c },
+		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
+		Clock: b.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	keeper.Instances(func(context.Context) (int, error) { return b.instances, nil })
+	b.keeper = keeper
+}
+
+func (b *bed) lease() *coordinationv1.Lease {
+	b.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: v1alpha1.AgentLeaseName}}
+	b.Expect(client.IgnoreNotFound(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(lease), lease))).To(Succeed())
+	return lease
+}
+
+// renew does what the reporter does: read if it has just begun, and write.
+func (b *bed) renew(read bool) {
+	b.t.Helper()
+	lease := b.lease()
+	if read {
+		b.Expect(b.keeper.CheckLease(b.t.Context(), lease)).To(Succeed())
+	}
+	b.clock.Step(10 * time.Second)
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
+	b.keeper.Renewing(b.t.Context(), lease)
+	if lease.ResourceVersion == "" {
+		b.Expect(b.admin.Create(b.t.Context(), lease)).To(Succeed())
+	} else {
+		b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+	}
+	b.keeper.Renewed(lease)
+}
+
+// turnBack lets the Lease show a renewal that is so much older.
+func (b *bed) turnBack(by time.Duration) {
+	b.t.Helper()
+	lease := b.lease()
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-by)))
+	lease.Annotations = nil
+	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
+}
+
+func (b *bed) look() { b.keeper.attempt(b.t.Context()) }
+
+// acknowledge does what a person does about a finding, and looks.
+func (b *bed) acknowledge() {
+	b.t.Helper()
+	finding, known := b.keeper.Finding()
+	b.Expect(known).To(BeTrue())
+	b.Expect(finding).NotTo(BeEmpty())
+	cluster := b.last.DeepCopy()
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, v1alpha1.AcknowledgeHubAnnotation, finding)
+	b.last = cluster
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+}
+
+// reason is why the agent may not work for the hub.
+func (b *bed) reason() string {
+	why, _ := b.keeper.Blocked()
+	return why.Reason
+}
+
+func (b *bed) machine() *v1alpha1.Machine {
+	b.t.Helper()
+	machine := agenttest.Machine(b.name, "m1")
+	machine.Finalizers = nil
+	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
+	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	return machine
+}
+
+// lose lets the hub lose its Machine, which no agent has let go.
+func (b *bed) lose() {
+	b.t.Helper()
+	b.Expect(b.admin.Delete(b.t.Context(), agenttest.Machine(b.name, "m1"))).To(Succeed())
+}
+
+// lookLater lets time pass until the hub is looked at again though nothing has happened.
+func (b *bed) lookLater() {
+	b.t.Helper()
+	b.clock.Step(lookEvery)
+	b.look()
+}
+
+// known is a bed whose agent works for its hub, with one Machine and its instance.
+func known(t *testing.T) *bed {
+	t.Helper()
+	b := newBed(t)
+	b.machine()
+	b.instances = 1
+	b.renew(true)
+	b.look()
+	b.Expect(b.reason()).To(BeEmpty())
+	b.renew(false)
+	b.look()
+	return b
+}
+
+func (b *bed) kept() bool {
+	b.t.Helper()
+	_, kept := b.lease().Annotations[v1alpha1.ShownRenewalAnnotation]
+	return kept
+}

@@ -1,0 +1,9 @@
+package hubidentity
+
+import (
+	"testing"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+)
+
+func TestMain(m *testing.M) { agenttest.Main(m) }

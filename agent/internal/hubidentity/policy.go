@@ -1,0 +1,215 @@
+// The decision whether a hub is the one that the agent knows is pure.
+
+package hubidentity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// idLength is how much of a hash tells findings of one cluster apart.
+const idLength = 12
+
+// Hub is what tells one hub, and one state of it, from another.
+type Hub struct {
+	// ClusterUID is the UID of the agent's own Cluster. It is empty of a hub that is not known.
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// Renewed is the last renewal of the cluster's Lease that the hub has confirmed, or that it shows: as the agent
+	// wrote it, whatever its clock said. Zero if there is none.
+	Renewed time.Time `json:"renewed,omitzero"`
+}
+
+// Known tells whether there is a hub at all.
+func (h Hub) Known() bool { return h.ClusterUID != "" }
+
+// Mismatch tells why seen is not h a moment later, as a reason of package v1alpha1; empty if it may well be. An
+// unknown hub goes on as any.
+func (h Hub) Mismatch(seen Hub) (strange string) {
+	switch {
+	case !h.Known():
+		return ""
+	case h.ClusterUID != seen.ClusterUID:
+		return v1alpha1.ReasonHubChanged
+	case seen.Renewed.Before(h.Renewed):
+		return v1alpha1.ReasonHubRestored
+	}
+	return ""
+}
+
+// Memory is what an agent remembers of its hub. It is stored in the workload cluster.
+type Memory struct {
+	// Hub is the one that the agent works for.
+	Hub Hub `json:"hub,omitzero"`
+	// EmptyAccepted: a person knows that this hub has no Machines although the cluster has instances.
+	EmptyAccepted bool `json:"emptyAccepted,omitempty"`
+	// Finding waits for a person; nil if none does.
+	Finding *Finding `json:"finding,omitempty"`
+}
+
+// Current is the hub that the agent is connected to: the one that it works for, or the strange one.
+func (m *Memory) Current() *Hub {
+	if m.Finding != nil {
+		return &m.Finding.Hub
+	}
+	return &m.Hub
+}
+
+// Finding is a hub that is not the one that the agent knows.
+type Finding struct {
+	// ID tells it from every other finding.
+	ID string `json:"id"`
+	// Reason is one of HubChanged, HubRestored and HubEmpty.
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	Hub     Hub       `json:"hub"`
+}
+
+// Observation is what can be seen now.
+type Observation struct {
+	// Cluster is the agent's cluster, for messages.
+	Cluster string
+	Hub     Hub
+	// Machines are those that the hub lists, or some of them: none only if there is none. Instances are all that
+	// the cluster has of Machines, without those that are being removed.
+	Machines, Instances int
+	// Acknowledged is the finding that a person has acknowledged last.
+	Acknowledged string
+	// Nonce is different each time.
+	Nonce string
+	Now   time.Time
+}
+
+// Outcome is what came of a look at the hub.
+type Outcome string
+
+// The outcomes.
+const (
+	// Unchanged: what held before holds.
+	Unchanged Outcome = "Unchanged"
+	// Met: the agent did not know any hub, and knows this one from now on.
+	Met Outcome = "Met"
+	// NothingToLose: the hub is strange and the cluster has no instances, so the agent works for it from now on.
+	NothingToLose Outcome = "NothingToLose"
+	// Found: the hub is strange, or strange in another way than before.
+	Found Outcome = "Found"
+	// Back: the hub that the agent knows is back.
+	Back Outcome = "Back"
+	// Acknowledged: a person has acknowledged the strange hub.
+	Acknowledged Outcome = "Acknowledged"
+)
+
+// Evaluate holds what is seen against what is remembered, and returns what to remember from now on.
+func Evaluate(m Memory, s Observation) (Memory, Outcome) {
+	if s.Instances == 0 {
+		return nothingToLose(m, s)
+	}
+	if m.Finding != nil {
+		return wait(m, s)
+	}
+	if strange := m.mismatch(s); strange != "" {
+		return found(m, s, strange), Found
+	}
+	outcome := Unchanged
+	if !m.Hub.Known() {
+		outcome = Met
+	}
+	return Memory{Hub: s.Hub, EmptyAccepted: m.EmptyAccepted && s.Machines == 0}, outcome
+}
+
+// mismatch tells why the hub is not the one that the agent works for; empty if it is.
+func (m *Memory) mismatch(s Observation) string {
+	if strange := m.Hub.Mismatch(s.Hub); strange != "" {
+		return strange
+	}
+	if s.Machines == 0 && s.Instances > 0 && !m.EmptyAccepted {
+		return v1alpha1.ReasonHubEmpty
+	}
+	return ""
+}
+
+func nothingToLose(m Memory, s Observation) (Memory, Outcome) {
+	outcome := Unchanged
+	switch {
+	case m.Finding != nil || m.Hub.Mismatch(s.Hub) != "":
+		outcome = NothingToLose
+	case !m.Hub.Known():
+		outcome = Met
+	}
+	return Memory{Hub: s.Hub}, outcome
+}
+
+// wait keeps a finding until a person has acknowledged this very one, or it does not describe the hub any more.
+func wait(m Memory, s Observation) (Memory, Outcome) {
+	strange := m.Finding.Hub.Mismatch(s.Hub)
+	switch {
+	case strange == "" && s.Acknowledged == m.Finding.ID:
+		return Memory{Hub: s.Hub, EmptyAccepted: s.Machines == 0}, Acknowledged
+	case strange == "":
+		kept := *m.Finding
+		kept.Hub = s.Hub
+		m.Finding = &kept
+		return m, Unchanged
+	case m.Hub.Known() && s.Hub.ClusterUID != m.Finding.Hub.ClusterUID && m.mismatch(s) == "":
+		// It is not the strange hub in another state of its own.
+		return Memory{Hub: s.Hub, EmptyAccepted: m.EmptyAccepted && s.Machines == 0}, Back
+	}
+	if against := m.mismatch(s); against != "" {
+		strange = against
+	}
+	return found(m, s, strange), Found
+}
+
+func found(m Memory, s Observation, reason string) Memory {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%v\n%v\n%s", reason, m.Hub, s.Hub, s.Nonce))
+	m.Finding = &Finding{
+		ID: hex.EncodeToString(sum[:])[:idLength], Reason: reason, Since: s.Now, Hub: s.Hub,
+		Message: describe(m.Hub, s, reason),
+	}
+	return m
+}
+
+// describe says what was found, and what ends the freeze.
+func describe(known Hub, s Observation, reason string) string {
+	text := ""
+	switch reason {
+	case v1alpha1.ReasonHubChanged:
+		text = fmt.Sprintf("Cluster %s is not the one that this agent worked for: its UID is %s and was %s, so it was made anew, or this is another hub",
+			s.Cluster, s.Hub.ClusterUID, known.ClusterUID)
+	case v1alpha1.ReasonHubRestored:
+		text = fmt.Sprintf("the hub has gone back in time: it had confirmed a renewal of the Lease of cluster %s at %s, and now %s; it was restored from a backup, or has lost the Lease",
+			s.Cluster, stamp(known.Renewed), shows(s.Hub.Renewed))
+	case v1alpha1.ReasonHubEmpty:
+		text = fmt.Sprintf("the hub has no Machine of cluster %s any more", s.Cluster)
+	}
+	if s.Machines == 0 && reason != v1alpha1.ReasonHubEmpty {
+		text += ", and it has no Machine of the cluster"
+	}
+	return fmt.Sprintf("%s. The cluster has %s, which stay as they are. Nothing is created or deleted until a person has looked and says: kubectl hollow cluster acknowledge %s",
+		text, instances(s.Instances), s.Cluster)
+}
+
+func instances(n int) string {
+	if n == 1 {
+		return "1 instance of a Machine"
+	}
+	return fmt.Sprintf("%d instances of Machines", n)
+}
+
+func shows(renewed time.Time) string {
+	if renewed.IsZero() {
+		return "shows no Lease"
+	}
+	return "shows one of " + stamp(renewed)
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "no time at all"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

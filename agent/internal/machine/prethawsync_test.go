@@ -1,0 +1,126 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// caller is a PreThawSync of three Machines, whose looks the test makes.
+type caller struct {
+	*bed
+	*PreThawSync
+	clock *clocktesting.FakePassiveClock
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// result is what a look returns; during, if not nil, runs amid it.
+	result reconcile.Result
+	err    error
+	during func()
+}
+
+func newCaller(t *testing.T) *caller {
+	t.Helper()
+	b := newBed(t)
+	for _, name := range []string{"roll-a", "roll-b", "roll-c"} {
+		b.create(name)
+	}
+	c := &caller{bed: b, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(c.queue.ShutDown)
+	waker := NewWaker(b.namespace, b.admin, nil, nil)
+	b.Expect(waker.Start(t.Context(), c.queue)).To(Succeed())
+	c.PreThawSync = NewPreThawSync(waker, c.clock)
+	return c
+}
+
+// left is of how many the hub is still to be told.
+func (c *caller) left(freeze uint64) int {
+	c.t.Helper()
+	left, err := c.Run(c.t.Context(), freeze)
+	c.Expect(err).NotTo(HaveOccurred())
+	return left
+}
+
+// find lets one worker take what is queued.
+func (c *caller) look() (names []string) {
+	c.t.Helper()
+	inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		if c.during != nil {
+			c.during()
+		}
+		return c.result, c.err
+	})
+	for c.queue.Len() > 0 {
+		request, _ := c.queue.Get()
+		_, _ = c.Wrap(inner).Reconcile(c.t.Context(), request)
+		c.queue.Done(request)
+		names = append(names, request.Name)
+	}
+	return names
+}
+
+func TestRollCall(t *testing.T) {
+	t.Run("should look at every machine once, for each freeze", func(t *testing.T) {
+		c := newCaller(t)
+		c.Expect(c.left(1)).To(Equal(3))
+		c.Expect(c.look()).To(ConsistOf("roll-a", "roll-b", "roll-c"))
+		c.Expect(c.left(1)).To(BeZero())
+		c.Expect(c.look()).To(BeEmpty())
+		c.Expect(c.left(2)).To(Equal(3))
+	})
+	t.Run("should not count a look that began before", func(t *testing.T) {
+		c := newCaller(t)
+		c.waker.Wake("roll-a")
+		c.during = func() {
+			c.during = nil
+			c.Expect(c.left(1)).To(Equal(3))
+		}
+		c.look()
+		c.Expect(c.left(1)).To(BeZero(), "it was looked at again")
+
+		c.Expect(c.left(2)).To(Equal(3))
+		request, _ := c.queue.Get()
+		_, err := c.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			c.Expect(c.left(3)).To(Equal(3))
+			return reconcile.Result{}, nil
+		})).Reconcile(t.Context(), request)
+		c.Expect(err).NotTo(HaveOccurred())
+		c.Expect(c.left(3)).To(Equal(3), "it answered for the freeze before")
+	})
+	t.Run("should try again what could not be told, and not for ever", func(t *testing.T) {
+		c := newCaller(t)
+		c.left(1)
+		c.err = errors.New("the hub refuses it")
+		c.look()
+		c.Expect(c.left(1)).To(Equal(3))
+		c.Expect(c.look()).To(BeEmpty(), "not at every look")
+		c.clock.SetTime(c.clock.Now().Add(answerRetry))
+		c.left(1)
+		c.err, c.result = nil, reconcile.Result{RequeueAfter: reconciler.StaleRetry}
+		c.Expect(c.look()).To(HaveLen(3))
+		c.Expect(c.left(1)).To(Equal(3), "another writer came first, so nothing was told")
+		for range answerTries - 2 {
+			c.Expect(c.left(1)).To(Equal(3))
+			c.clock.SetTime(c.clock.Now().Add(answerRetry))
+			c.left(1)
+			c.look()
+		}
+		c.Expect(c.left(1)).To(BeZero(), "one that cannot be told of does not keep all frozen")
+	})
+	t.Run("should let go of a machine that is gone", func(t *testing.T) {
+		c := newCaller(t)
+		c.left(1)
+		c.result = reconcile.Result{RequeueAfter: time.Minute}
+		c.look()
+		c.Expect(c.left(1)).To(BeZero())
+	})
+}

@@ -1,9 +1,0 @@
-package report
-
-import (
-	"testing"
-
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
-)
-
-func TestMain(m *testing.M) { agenttest.Main(m) }

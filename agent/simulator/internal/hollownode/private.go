@@ -1,0 +1,91 @@
+package hollownode
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unsafe"
+)
+
+// private is a field of Kubernetes that no option sets. It holds still because this module pins one version of Kubernetes.
+// With another version a field that is gone, or of another type, is an error at start, which says why it is needed;
+// TestKubelet builds a kubelet and finds out.
+type private struct {
+	// path leads to the field from the struct that is given, through pointers and interfaces.
+	path string
+	// why ends the sentence "A hollow kubelet needs it, because".
+	why string
+}
+
+// All private fields of Kubernetes that this module reaches into. Package kubeletversion sets one private variable.
+var (
+	nodeIPValidator = private{"nodeIPValidator",
+		"the address of a hollow node need not be on an interface of the machine, and may be a loopback one"}
+	pluginManager = private{"pluginManager",
+		"watching for plugins takes one of the few inotify instances that a user may have"}
+	volumeManager = private{"volumeManager",
+		"its loops take two thirds of the processor time of an idle hollow kubelet, so they rest while no pod waits for a volume"}
+	volumePods = private{"desiredStateOfWorldPopulator.podManager",
+		"the loop that finds out what to mount begins there, and rests with the volume manager"}
+	volumePodsAdded = private{"reconciler.populatorHasAddedPods",
+		"the loop that mounts begins there, and rests with the volume manager"}
+	statusManager = private{"statusManager",
+		"a ready sandbox is reported through it before the pod's containers start"}
+	runtimeHelper = private{"containerRuntime.runtimeHelper",
+		"the kubelet reports a ready sandbox beside the start of its containers, and overwrites the status of one that starts in between"}
+	hookRunner = private{"containerRuntime.runner",
+		"an HTTP hook would be sent to the made-up address of its pod, which may be that of a real machine"}
+	enabledFeatures = private{"enabled",
+		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
+)
+
+// of returns the field, starting at the struct that target points to.
+func (p private) of(target any) (reflect.Value, error) {
+	field := reflect.ValueOf(target)
+	for _, name := range strings.Split(p.path, ".") {
+		for field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface {
+			field = field.Elem()
+		}
+		if field.Kind() != reflect.Struct {
+			return reflect.Value{}, p.lacks(fmt.Sprintf("field %s of %T: there is no struct that holds it", name, target))
+		}
+		owner := field.Type()
+		if field = field.FieldByName(name); !field.IsValid() {
+			return reflect.Value{}, p.lacks(fmt.Sprintf("%s has no field %s", owner, name))
+		}
+	}
+	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem(), nil
+}
+
+// lacks is the error for a field that is not as this version of Kubernetes has it.
+func (p private) lacks(what string) error {
+	return fmt.Errorf("%s: a hollow kubelet needs it, because %s", what, p.why)
+}
+
+// setField sets a private field of what target points to.
+func setField(target any, p private, value any) error {
+	field, err := p.of(target)
+	if err != nil {
+		return err
+	}
+	given := reflect.ValueOf(value)
+	if !given.Type().AssignableTo(field.Type()) {
+		return p.lacks(fmt.Sprintf("field %s of %T: want a %s, got a %s", p.path, target, field.Type(), given.Type()))
+	}
+	field.Set(given)
+	return nil
+}
+
+// getField returns a private field of what target points to, as a T.
+func getField[T any](target any, p private) (T, error) {
+	var none T
+	field, err := p.of(target)
+	if err != nil {
+		return none, err
+	}
+	value, ok := field.Interface().(T)
+	if !ok {
+		return none, p.lacks(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, none, field.Type()))
+	}
+	return value, nil
+}

@@ -1,0 +1,165 @@
+// Package autoscaler keeps the annotations that cluster-autoscaler's clusterapi provider reads on
+// MachineDeployments, and on MachineSets that have none: what a Node will look like before there is one, and that
+// nothing is to be scaled while it is frozen or paused.
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaler/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments;machinesets,verbs=get;list;watch;patch
+
+// fieldManager owns the annotations that the controller writes. Those of another manager are a user's, and stay.
+const fieldManager = "hollowfleet-autoscaling"
+
+// attempts bounds the writes of one reconciliation: the second one leaves out what belongs to others.
+const attempts = 3
+
+// Controller is the logic of one kind.
+type Controller[T any, P object[T]] struct {
+	client client.Client
+}
+
+// object is a kind that cluster-autoscaler can scale.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// New returns a Controller of MachineDeployments or MachineSets.
+func New[T any, P object[T]](c client.Client) (*Controller[T, P], error) {
+	if c == nil {
+		return nil, errors.New("making the autoscaling controller: no client")
+	}
+	return &Controller[T, P]{client: c}, nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c *Controller[T, P]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	current := P(new(T))
+	if err := c.client.Get(ctx, request.NamespacedName, current); apierrors.IsNotFound(err) || undecodable.Is(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("getting %s: %w", request, err)
+	}
+	group, scaled := groupOf(current)
+	if !scaled || current.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, nil
+	}
+	in := plan.Input{
+		Template: group.template, Annotations: current.GetAnnotations(),
+		Held: group.paused || freeze.OfCondition("", current, group.conditions).Frozen,
+	}
+	var err error
+	if in.Class, err = c.class(ctx, current.GetNamespace(), group.template); err != nil {
+		return reconcile.Result{}, err
+	}
+	if decided := plan.Decide(in); decided.Write {
+		klog.FromContext(ctx).V(2).Info("Writing annotations for cluster-autoscaler", "annotations", decided.Annotations)
+		return reconcile.Result{}, c.apply(ctx, current, decided.Annotations)
+	}
+	return reconcile.Result{}, nil
+}
+
+// group is what cluster-autoscaler calls a node group.
+type group struct {
+	template   v1alpha1.MachineTemplateBody
+	paused     bool
+	conditions []metav1.Condition
+}
+
+// groupOf reports false for what cluster-autoscaler does not scale: a set that a deployment scales.
+func groupOf(object client.Object) (group, bool) {
+	switch typed := object.(type) {
+	case *v1alpha1.MachineDeployment:
+		return group{typed.Spec.Template.Spec, typed.Spec.Paused, typed.Status.Conditions}, true
+	case *v1alpha1.MachineSet:
+		owner := metav1.GetControllerOfNoCopy(typed)
+		return group{typed.Spec.Template.Spec, false, typed.Status.Conditions}, owner == nil || owner.Kind != "MachineDeployment"
+	}
+	return group{}, false
+}
+
+func (c *Controller[T, P]) class(ctx context.Context, namespace string, template v1alpha1.MachineTemplateBody) (*v1alpha1.MachineClass, error) {
+	reference := template.ProviderConfig.ValueRef
+	if reference == nil {
+		return nil, nil
+	}
+	class := &v1alpha1.MachineClass{}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reference.Name}, class)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("getting machine class %s: %w", reference.Name, err)
+	}
+	return class, nil
+}
+
+// apply writes annotations by server-side apply, which takes away what this controller wrote before and does not
+// want any more, and refuses what another client has set to another value. Those are left out.
+func (c *Controller[T, P]) apply(ctx context.Context, to client.Object, annotations map[string]string) error {
+	kind, err := apiutil.GVKForObject(to, c.client.Scheme())
+	if err != nil {
+		return fmt.Errorf("finding the kind: %w", err)
+	}
+	options := []client.ApplyOption{client.FieldOwner(fieldManager)}
+	for range attempts {
+		wanted := &unstructured.Unstructured{}
+		wanted.SetGroupVersionKind(kind)
+		wanted.SetNamespace(to.GetNamespace())
+		wanted.SetName(to.GetName())
+		// Without it, apply would make an object that is gone anew.
+		wanted.SetUID(to.GetUID())
+		wanted.SetAnnotations(annotations)
+		err = c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), options...)
+		others := conflicts(err)
+		if len(others) == 0 {
+			break
+		}
+		for _, key := range others {
+			if key == v1alpha1.AutoscalingHashAnnotation { // No other client writes it.
+				options = append(options, client.ForceOwnership)
+				continue
+			}
+			delete(annotations, key)
+		}
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) && len(conflicts(err)) == 0 {
+		return nil // Gone, or another of its name.
+	} else if err != nil {
+		return fmt.Errorf("writing annotations for cluster-autoscaler: %w", err)
+	}
+	return nil
+}
+
+// conflicts returns the annotations that belong to others, if that is what err says.
+func conflicts(err error) []string {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var keys []string
+	for _, cause := range status.Status().Details.Causes {
+		if key, found := strings.CutPrefix(cause.Field, ".metadata.annotations."); found {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,190 @@
+package autoscaler
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+const (
+	cpu    = v1alpha1.AutoscalerCapacityPrefix + "cpu"
+	memory = v1alpha1.AutoscalerCapacityPrefix + "memory"
+	paused = v1alpha1.AutoscalerPausedAnnotation
+)
+
+// fixture is a deployment of a class, in a namespace of its own.
+type fixture struct {
+	*WithT
+	t          *testing.T
+	client     client.WithWatch
+	class      *v1alpha1.MachineClass
+	deployment *v1alpha1.MachineDeployment
+	writes     hubtest.Writes
+	controller reconcile.Reconciler
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment)}
+	namespace := hubtest.Name()
+	hubtest.Create(t, f.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	f.class = &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
+		Spec: v1alpha1.MachineClassSpec{Provider: "other", NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
+			"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"),
+		}}},
+	}
+	hubtest.Create(t, f.client, f.class)
+	labels := map[string]string{"app": "x"}
+	f.deployment = &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool"},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: namespace, Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(t, f.client, f.deployment)
+	controller, err := New[v1alpha1.MachineDeployment](f.writes.Count(f.client))
+	f.Expect(err).NotTo(HaveOccurred())
+	f.controller = controller
+	return f
+}
+
+// reconcile returns the deployment's annotations after it, but for the hash.
+func (f *fixture) reconcile() map[string]string {
+	f.t.Helper()
+	key := client.ObjectKeyFromObject(f.deployment)
+	_, err := f.controller.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: key})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.client.Get(f.t.Context(), key, f.deployment)).To(Succeed())
+	annotations := map[string]string{}
+	for key, value := range f.deployment.Annotations {
+		if key != v1alpha1.AutoscalingHashAnnotation {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
+// annotate does what kubectl annotate does; "" takes an annotation away.
+func (f *fixture) annotate(key, value string) {
+	f.t.Helper()
+	before := f.deployment.DeepCopy()
+	if value == "" {
+		delete(f.deployment.Annotations, key)
+	} else {
+		metav1.SetMetaDataAnnotation(&f.deployment.ObjectMeta, key, value)
+	}
+	f.Expect(f.client.Patch(f.t.Context(), f.deployment, client.MergeFrom(before), client.FieldOwner("kubectl-annotate"))).To(Succeed())
+}
+
+func (f *fixture) resize(cpu string) {
+	f.t.Helper()
+	f.class.Spec.NodeTemplate.Capacity["cpu"] = resource.MustParse(cpu)
+	f.Expect(f.client.Update(f.t.Context(), f.class)).To(Succeed())
+}
+
+func TestCapacityFollowsTheClassAndRests(t *testing.T) {
+	f := newFixture(t)
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "4", memory: "16Gi"}))
+	f.resize("8")
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "8", memory: "16Gi"}))
+	f.writes.Counts()
+	for range 3 {
+		f.reconcile()
+	}
+	f.Expect(f.writes.Counts()).To(BeEmpty())
+	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.reconcile()).To(BeEmpty(), "of a class that is gone nothing is known")
+	f.Expect(f.deployment.Annotations).NotTo(HaveKey(v1alpha1.AutoscalingHashAnnotation))
+}
+
+func TestWhatAUserSetStays(t *testing.T) {
+	f := newFixture(t)
+	f.annotate(cpu, "2")
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "16Gi"}))
+	f.annotate(memory, "1Gi")
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}), "taken over from the hub")
+	f.writes.Counts()
+	f.reconcile()
+	f.Expect(f.writes.Counts()).To(BeEmpty(), "a user's value is not fought over")
+	f.resize("8")
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "2", memory: "1Gi"}))
+	f.annotate(cpu, "")
+	f.Expect(f.reconcile()).To(Equal(map[string]string{cpu: "8", memory: "1Gi"}), "given back to the hub")
+}
+
+func TestFrozenAndPausedGroupsAreHiddenAndAUsersPauseStays(t *testing.T) {
+	f := newFixture(t)
+	freeze := func(status metav1.ConditionStatus) {
+		hubtest.SetCondition(t, f.client, f.deployment, &f.deployment.Status.Conditions, v1alpha1.FrozenCondition, status, v1alpha1.ReasonAgentSilent)
+	}
+	f.Expect(f.reconcile()).NotTo(HaveKey(paused))
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown} {
+		freeze(status)
+		f.Expect(f.reconcile()).To(HaveKey(paused))
+		freeze(metav1.ConditionFalse)
+		f.Expect(f.reconcile()).NotTo(HaveKey(paused), "only the hub had set it")
+	}
+	f.deployment.Spec.Paused = true
+	f.Expect(f.client.Update(t.Context(), f.deployment)).To(Succeed())
+	f.Expect(f.reconcile()).To(HaveKey(paused))
+	f.annotate(paused, "by a user")
+	f.deployment.Spec.Paused = false
+	f.Expect(f.client.Update(t.Context(), f.deployment)).To(Succeed())
+	f.Expect(f.reconcile()).To(HaveKeyWithValue(paused, "by a user"))
+
+	f.annotate(paused, "")
+	f.annotate(paused, "true") // The very value of the hub.
+	freeze(metav1.ConditionTrue)
+	f.reconcile()
+	freeze(metav1.ConditionFalse)
+	f.Expect(f.reconcile()).To(HaveKey(paused))
+}
+
+func TestSetsOfADeploymentAreNoneOfItsBusiness(t *testing.T) {
+	f := newFixture(t)
+	controller, err := New[v1alpha1.MachineSet](f.writes.Count(f.client))
+	f.Expect(err).NotTo(HaveOccurred())
+	for name, owned := range map[string]bool{"lone": false, "owned": true} {
+		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.deployment.Namespace, Name: name}, Spec: v1alpha1.MachineSetSpec{
+			ClusterName: f.deployment.Namespace, Selector: f.deployment.Spec.Selector, Template: f.deployment.Spec.Template,
+		}}
+		if owned {
+			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.deployment, v1alpha1.GroupVersion.WithKind("MachineDeployment"))}
+		}
+		hubtest.Create(t, f.client, set)
+		key := client.ObjectKeyFromObject(set)
+		_, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(f.client.Get(t.Context(), key, set)).To(Succeed())
+		_, described := set.Annotations[cpu]
+		f.Expect(described).To(Equal(!owned), "%s: %v", name, set.Annotations)
+	}
+	gone := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "none", Name: "none"}}
+	_, err = controller.Reconcile(t.Context(), gone)
+	f.Expect(err).NotTo(HaveOccurred())
+}
+
+// A deployment that was deleted since it was read must not come back as a bare name with annotations.
+func TestWhatIsGoneIsNotMadeAnew(t *testing.T) {
+	f := newFixture(t)
+	controller, err := New[v1alpha1.MachineDeployment](f.client)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.client.Delete(t.Context(), f.deployment)).To(Succeed())
+	f.Expect(controller.apply(t.Context(), f.deployment, map[string]string{cpu: "4"})).To(Succeed())
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(f.deployment), f.deployment)).NotTo(Succeed())
+}

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/shell"
+)
+
+// delivery hands out what an agent starts with.
+type delivery struct {
+	hub     *cmdutil.Hub
+	server  joining.Server
+	options *joinOptions
+	// pending is a file that becomes the kubeconfig once everything else is done.
+	pending    string
+	kubeconfig []byte
+}
+
+// path is that of the kubeconfig as the instructions name it.
+func (d *delivery) path() string {
+	return filepath.Join(d.options.outputDir, d.options.request.Cluster+".bootstrap.kubeconfig")
+}
+
+// prepare finds out early whether the file can be written.
+func (d *delivery) prepare() error {
+	if d.options.outputDir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(d.options.outputDir, 0o700); err != nil {
+		return fmt.Errorf("making --output-dir: %w", err)
+	}
+	// No other user may read it: it holds a token.
+	file, err := os.CreateTemp(d.options.outputDir, "."+d.options.request.Cluster+"-*")
+	if err != nil {
+		return fmt.Errorf("writing to --output-dir: %w", err)
+	}
+	d.pending = file.Name()
+	return file.Close()
+}
+
+// discard removes the file if it has not become the kubeconfig.
+func (d *delivery) discard() {
+	if d.pending != "" {
+		os.Remove(d.pending) // It is gone when all went well.
+	}
+}
+
+// write writes the kubeconfig; it is the last step of a join that can fail.
+func (d *delivery) write(result *joining.Result) error {
+	var err error
+	if d.kubeconfig, err = d.server.Kubeconfig(d.options.request.Cluster, result.Token); err != nil || d.pending == "" {
+		return err
+	}
+	if err := os.WriteFile(d.pending, d.kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	if err := os.Rename(d.pending, d.path()); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	d.pending = ""
+	return nil
+}
+
+// dryRun prints what would be made, and makes nothing but the file.
+func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
+	token := joining.NewToken(now.Add(d.options.request.TokenTTL))
+	cluster, secret := d.options.request.Objects(token)
+	if d.options.dryRun.Server() {
+		if err := d.check(ctx, cluster.DeepCopy(), secret.DeepCopy()); err != nil {
+			return err
+		}
+	}
+	if cluster.Spec.Credential == v1alpha1.CredentialServiceAccountToken {
+		if d.options.outputDir != "" {
+			return cmdutil.Usage("--output-dir: with --dry-run there is no ServiceAccount yet whose token could be written")
+		}
+		return d.options.output.Print(d.hub.Out, cluster)
+	}
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer d.discard()
+	if err := d.write(&joining.Result{Token: token.String()}); err != nil {
+		return err
+	}
+	return d.options.output.Print(d.hub.Out, cluster, secret)
+}
+
+// check has the hub's API server say whether it would take the objects. A Cluster that exists already is no matter with
+// --again.
+func (d *delivery) check(ctx context.Context, cluster, secret client.Object) error {
+	c, err := d.options.dryRun.Client(d.hub)
+	if err != nil {
+		return err
+	}
+	err = c.Create(ctx, cluster)
+	if err != nil && !(d.options.request.Again && apierrors.IsAlreadyExists(err)) {
+		return fmt.Errorf("creating Cluster %s: %w", cluster.GetName(), err)
+	}
+	if err := c.Create(ctx, secret); err != nil {
+		return fmt.Errorf("creating Secret %s: %w", secret.GetName(), err)
+	}
+	return nil
+}
+
+// print tells what has been made and what to do now.
+func (d *delivery) print(result *joining.Result) error {
+	format, own := d.options.output.Own()
+	if !own {
+		return d.options.output.Print(d.hub.Out, result.Cluster)
+	}
+	say := d.hub.Say
+	if format == formatKubeconfig {
+		fmt.Fprintf(d.hub.Out, "%s", d.kubeconfig)
+		say = d.hub.Note
+	}
+	d.explain(say, result, format != formatKubeconfig && d.options.outputDir == "")
+	return nil
+}
+
+func (d *delivery) explain(say func(string, ...any), result *joining.Result, inline bool) {
+	name := result.Cluster.Name
+	done := "already there"
+	if result.Created {
+		done = "created"
+	}
+	say("cluster.hollowfleet.io/%s %s", name, done)
+	file := d.path()
+	if d.options.outputDir != "" {
+		say("Kubeconfig for its agent: %s", file)
+	}
+	say("Its token is for cluster %s alone and good for %s, until %s.", name,
+		duration.HumanDuration(d.options.request.TokenTTL), result.Expires.Format(time.RFC3339))
+	d.options.output.PrintFacts(d.hub, joinFacts(result, d.server)...)
+	if d.server.Loopback() {
+		say("Only this machine reaches the hub at %s: name another address with --agent-server for an agent elsewhere.", d.server.URL)
+	}
+	say("\nWhat is left to do:\n")
+	say("1. In the workload cluster, as its administrator, give the agent its namespace and roles:\n")
+	say("     kubectl --kubeconfig WORKLOAD-KUBECONFIG apply -f config/rbac/agent-workload\n")
+	if inline {
+		say("2. Save this as %s:\n\n%s", file, d.kubeconfig)
+		say("   and start the agent where it reaches both API servers:\n")
+	} else {
+		say("2. Start the agent with that kubeconfig where it reaches both API servers:\n")
+	}
+	say("     agent --cluster-name %s --bootstrap-kubeconfig %s \\\n       --credential-dir /var/lib/hollowfleet/%s --target-kubeconfig WORKLOAD-KUBECONFIG", name, shell.Quote(file), name)
+	if !result.Cluster.Accepted() {
+		say("\n3. Let it join:\n\n     kubectl hollow cluster accept %s", name)
+	}
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+// factsOf is what to know of a cluster that has been worked on.
+func factsOf(cluster *v1alpha1.Cluster) []cmdutil.Fact {
+	machines := ""
+	if counts := cluster.Status.Machines; counts != nil {
+		machines = fmt.Sprintf("%d of %d ready", counts.Ready, counts.Total)
+	}
+	return []cmdutil.Fact{
+		{Name: "Namespace", Value: cmp.Or(cluster.Status.Namespace, "not made yet")},
+		{Name: "Credential", Value: string(cluster.Spec.Credential)},
+		{Name: "Joined", Value: stateIfKnown(cluster, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue)},
+		{Name: "Workload cluster", Value: cluster.Status.ClusterUID},
+		{Name: "Machines", Value: machines},
+	}
+}
+
+// stateIfKnown is empty for a condition that is not written yet.
+func stateIfKnown(cluster *v1alpha1.Cluster, kind string, hoped metav1.ConditionStatus) string {
+	if meta.FindStatusCondition(cluster.Status.Conditions, kind) == nil {
+		return ""
+	}
+	return state(cluster, kind, hoped)
+}
+
+// decided is what to know of a cluster whose acceptance has been decided on.
+func decided(before, after *v1alpha1.Cluster) []cmdutil.Fact {
+	return append([]cmdutil.Fact{{Name: "Acceptance before", Value: acceptance(before)}}, factsOf(after)...)
+}
+
+// acknowledged is what to know of a finding that has been acknowledged: before is the Cluster as it was shown to the user.
+func acknowledged(before, after *v1alpha1.Cluster, finding string) []cmdutil.Fact {
+	earlier := ""
+	if id := before.Annotations[v1alpha1.AcknowledgeHubAnnotation]; id != "" {
+		earlier = id + " by " + cmp.Or(before.Annotations[v1alpha1.AcknowledgeHubUserAnnotation], "an unknown user")
+	}
+	frozen := ptr.Deref(agentFrozen(before), metav1.Condition{})
+	return append([]cmdutil.Fact{
+		{Name: "Finding", Value: finding},
+		{Name: "Reason", Value: frozen.Reason},
+		{Name: "Frozen since", Value: cmdutil.Since(&frozen)},
+		{Name: "Acknowledged by", Value: after.Annotations[v1alpha1.AcknowledgeHubUserAnnotation]},
+		{Name: "Acknowledged before", Value: earlier},
+		{Name: "Agent frozen now", Value: stateIfKnown(after, v1alpha1.ClusterAgentFrozenCondition, metav1.ConditionFalse)},
+	}, factsOf(after)...)
+}
+
+// joinFacts is what to know of what an agent starts with.
+func joinFacts(result *joining.Result, server joining.Server) []cmdutil.Fact {
+	secret, account := "", ""
+	if result.Cluster.Spec.Credential == v1alpha1.CredentialServiceAccountToken {
+		account = result.Cluster.Name + "/" + v1alpha1.AgentServiceAccount
+	} else {
+		id, _, _ := strings.Cut(result.Token, ".")
+		object := joining.Token{ID: id}.Object(result.Cluster.Name)
+		secret = object.Namespace + "/" + object.Name
+	}
+	return append([]cmdutil.Fact{
+		{Name: "Token's Secret", Value: secret},
+		{Name: "Token's ServiceAccount", Value: account},
+		{Name: "Token's expiry", Value: result.Expires.UTC().Format(time.RFC3339)},
+		{Name: "Hub", Value: server.URL},
+		{Name: "Hub's name in TLS", Value: server.TLSName},
+		{Name: "Hub's CA", Value: authority(server.CA)},
+		{Name: "Acceptance", Value: acceptance(result.Cluster)},
+	}, factsOf(result.Cluster)...)
+}
+
+// authority names the certificates that the agent trusts the hub by, as "openssl x509 -fingerprint -sha256" does.
+func authority(ca []byte) string {
+	if len(ca) == 0 {
+		return "one of those that the agent's system trusts"
+	}
+	certificates, err := cert.ParseCertsPEM(ca)
+	if err != nil {
+		return "cannot be read: " + err.Error()
+	}
+	var names []string
+	for _, certificate := range certificates {
+		names = append(names, "sha256 "+fingerprint(certificate))
+	}
+	return strings.Join(names, ", ")
+}
+
+func fingerprint(certificate *x509.Certificate) string {
+	sum := sha256.Sum256(certificate.Raw)
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
+}

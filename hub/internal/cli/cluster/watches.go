@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+const (
+	// rightsGlance is how often to ask whether a denied cluster has rights still.
+	rightsGlance = 200 * time.Millisecond
+	// cutPause lies between the two changes of a definition. An API server that had not heard of the denial at the
+	// first one has at the second.
+	cutPause = 2 * time.Second
+	// cutCategory is what a definition has for that time.
+	cutCategory = "hollowfleet-watches-ended"
+)
+
+var (
+	definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	// watchedResources are those of Hollowfleet's kinds that an agent may watch on the hub.
+	watchedResources = []string{"clusters", "machineclasses", "machines"}
+)
+
+// endWatches ends the watches that a denied cluster without rights has open: an API server asks only at the begin of one
+// whether it is allowed. A change of a CustomResourceDefinition ends all watches of its kind; whose rights are gone cannot
+// begin another. The definitions are changed and changed back, the latter also when it is interrupted.
+func endWatches(ctx context.Context, hub *cmdutil.Hub, c client.Client, timeout time.Duration) error {
+	err := markAll(ctx, c, true)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(cutPause):
+		}
+	}
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	if err := errors.Join(err, markAll(back, c, false)); err != nil {
+		return err
+	}
+	hub.Say("all watches of clusters, machine classes and machines ended; who may begins them anew")
+	return nil
+}
+
+// markAll marks the definitions of all that an agent may watch, or takes the marks away.
+func markAll(ctx context.Context, c client.Client, marked bool) error {
+	var problems []error
+	for _, resource := range watchedResources {
+		problems = append(problems, mark(ctx, c, resource+"."+v1alpha1.GroupVersion.Group, marked))
+	}
+	return errors.Join(problems...)
+}
+
+// awaitNoRights waits until the hub has taken the rights of a cluster's agent away.
+func awaitNoRights(ctx context.Context, c client.Client, name string, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := wait.PollUntilContextCancel(limited, rightsGlance, true, func(ctx context.Context) (bool, error) {
+		for _, resource := range watchedResources {
+			review := rights(name, resource)
+			if err := c.Create(ctx, review); err != nil {
+				return false, fmt.Errorf("asking what cluster %s may watch: %w", name, err)
+			}
+			if review.Status.Allowed {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return cmdutil.Timeout("cluster %s is denied, but its agent has its access still after %s: the hub takes it away as soon as it runs. Repeat the command then", name, timeout)
+	}
+	if apierrors.IsForbidden(err) {
+		return cmdutil.Refusal("cluster %s is denied; whether its access is gone you may not ask (%w): --wait=false does not", name, err)
+	}
+	return err
+}
+
+// rights asks whether the agent of a cluster may watch its own objects.
+func rights(name, resource string) *authorizationv1.SubjectAccessReview {
+	attributes := &authorizationv1.ResourceAttributes{Verb: "watch", Group: v1alpha1.GroupVersion.Group, Resource: resource, Namespace: name}
+	if resource == "clusters" {
+		attributes.Namespace, attributes.Name = "", name
+	}
+	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: v1alpha1.AgentUserPrefix + name, Groups: []string{v1alpha1.AgentGroupPrefix + name}, ResourceAttributes: attributes,
+	}}
+}
+
+// mark gives a definition the category, or takes it away.
+func mark(ctx context.Context, c client.Client, name string, marked bool) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		definition := &unstructured.Unstructured{}
+		definition.SetGroupVersionKind(definitionKind)
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
+			return err
+		}
+		before := definition.DeepCopy()
+		categories, _, err := unstructured.NestedStringSlice(definition.Object, "spec", "names", "categories")
+		if err != nil {
+			return err
+		}
+		if slices.Contains(categories, cutCategory) == marked {
+			return nil
+		}
+		categories = slices.DeleteFunc(categories, func(category string) bool { return category == cutCategory })
+		if marked {
+			categories = append(categories, cutCategory)
+		}
+		if err := unstructured.SetNestedStringSlice(definition.Object, categories, "spec", "names", "categories"); err != nil {
+			return err
+		}
+		return c.Patch(ctx, definition, reconciler.MergeFromWithLock(before))
+	})
+	if err != nil {
+		return fmt.Errorf("changing CustomResourceDefinition %s to end its watches: %w", name, err)
+	}
+	return nil
+}

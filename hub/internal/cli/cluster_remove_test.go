@@ -1,0 +1,85 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func TestRemoveLeavesMachines(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --accept=now")
+	f.namespace()
+	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "m1", Finalizers: []string{v1alpha1.MachineFinalizer}},
+		Spec: v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec}}
+	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
+	f.fails(2, "needs --yes", "cluster remove NAME")
+	r := f.hollow("cluster remove NAME --yes")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " removed"))
+	f.Expect(r.errOut).To(ContainSubstring("1 Machine(s) stay"))
+	f.Expect(f.tokens()).To(BeEmpty())
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+	f.Expect(machine.DeletionTimestamp).To(BeNil())
+}
+
+func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	cluster := f.cluster()
+	cluster.Finalizers = []string{v1alpha1.ClusterFinalizer}
+	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
+	f.Expect(r.code).To(Equal(5))
+	f.Expect(r.errOut).To(ContainSubstring("is the hub running?"))
+	f.fails(4, "is being removed", "cluster accept NAME")
+}
+
+func TestUnknownClusters(t *testing.T) {
+	f := newFixture(t)
+	for _, command := range []string{"list", "accept", "deny", "remove --yes"} {
+		f.fails(3, "does not exist", "cluster "+command+" NAME")
+	}
+}
+
+func TestList(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --labels name=NAME")
+	f.report(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonUnreachable)
+	f.Expect(f.succeeds("cluster list NAME")).To(MatchRegexp(`(?s)^NAME +ACCEPTANCE.*\n` + f.name + ` +Pending +False \(Unreachable\)`))
+	f.Expect(f.succeeds("cluster list -o name -l name=NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + "\n"))
+	f.Expect(f.succeeds("cluster list NAME -o wide --no-headers")).To(ContainSubstring("as the hub says"))
+	list := struct {
+		Kind  string
+		Items []v1alpha1.Cluster
+	}{}
+	f.Expect(json.Unmarshal([]byte(f.succeeds("cluster list -o json -l name=NAME")), &list)).To(Succeed())
+	f.Expect(list.Kind).To(Equal("ClusterList"))
+	f.Expect(list.Items).To(HaveLen(1))
+	f.Expect(list.Items[0].Kind).To(Equal("Cluster"))
+	f.Expect(f.stops(3, "cluster nope does not exist", "cluster list NAME nope")).To(ContainSubstring(f.name), "what exists is listed")
+	f.fails(2, "--selector", "cluster list -l a==b==c")
+	f.fails(2, "--watch prints a table", "cluster list -w -o yaml")
+	f.fails(2, "xml", "cluster list -o xml")
+	r := f.hollow("cluster list -l name=absent")
+	f.Expect(r.code).To(Equal(0))
+	f.Expect(r.errOut).To(ContainSubstring("No clusters"))
+}
+
+func TestCompletionOffersClusters(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	for _, words := range []string{"cluster accept", "cluster list", "freeze cluster"} {
+		f.Expect(f.completes(words, "")).To(ContainElement(f.name), words)
+	}
+	f.Expect(f.completes("cluster accept "+f.name, "")).To(BeEmpty())
+	f.Expect(f.completes("cluster list "+f.name, "")).NotTo(ContainElement(f.name))
+	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinedeployment", "machineset"}))
+	f.Expect(f.completes("cluster join x", "--accept=")).To(ContainElement("auto"))
+}

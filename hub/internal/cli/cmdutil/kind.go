@@ -1,0 +1,68 @@
+package cmdutil
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Kind is a kind of object as it is written on the command line.
+type Kind string
+
+// The kinds that commands work on.
+const (
+	ClusterKind    Kind = "cluster"
+	DeploymentKind Kind = "machinedeployment"
+	SetKind        Kind = "machineset"
+)
+
+// spellings are what kubectl takes for the same kind.
+var spellings = map[Kind][]string{
+	ClusterKind:    {"cluster", "clusters", "hfc", "cluster.hollowfleet.io", "clusters.hollowfleet.io"},
+	DeploymentKind: {"machinedeployment", "machinedeployments", "md", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
+	SetKind:        {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
+}
+
+// KindOf is the one of kinds that is spelled so, or "".
+func KindOf(spelled string, kinds []Kind) Kind {
+	for _, kind := range kinds {
+		if slices.Contains(spellings[kind], strings.ToLower(spelled)) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// Object reads "KIND NAME" or "KIND/NAME".
+func Object(command *cobra.Command, args []string, kinds ...Kind) (Kind, string, error) {
+	if len(args) == 1 {
+		if kind, name, found := strings.Cut(args[0], "/"); found {
+			args = []string{kind, name}
+		}
+	}
+	if len(args) != 2 || args[1] == "" {
+		return "", "", Usage("want a kind and a name: %s", command.UseLine())
+	}
+	kind := KindOf(args[0], kinds)
+	if kind == "" {
+		return "", "", Usage("unknown kind %q: want %s", args[0], wanted(kinds))
+	}
+	return kind, args[1], nil
+}
+
+func wanted(kinds []Kind) string {
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, string(kind))
+	}
+	return strings.Join(names, " or ")
+}
+
+// InNamespace names a namespace in a message; a kind without one has nothing to name.
+func InNamespace(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}

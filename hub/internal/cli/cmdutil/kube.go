@@ -1,0 +1,178 @@
+// Package cmdutil is what the commands share: the hub's client as kubectl's flags describe it, streams, output
+// formats, completion, waiting, and the exit codes of errors, which scripts rely on.
+package cmdutil
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+// Hub is how a command reaches the hub and its user.
+type Hub struct {
+	genericiooptions.IOStreams
+	// Flags are kubectl's own: --kubeconfig, --context, --namespace and so on.
+	Flags *genericclioptions.ConfigFlags
+	// mark is added to each result: that of a dry run is none.
+	mark string
+}
+
+// NewHub returns a Hub with kubectl's flags, which are not parsed yet.
+func NewHub(streams genericiooptions.IOStreams) *Hub {
+	return &Hub{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true)}
+}
+
+// Config is the client configuration that the flags describe.
+func (h *Hub) Config() (*rest.Config, error) {
+	config, err := h.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of the hub: %w", err)
+	}
+	return config, h.checkNamed(config)
+}
+
+// checkNamed finds that no API server is named at all: the client would try one on this machine, which is no hub.
+func (h *Hub) checkNamed(config *rest.Config) error {
+	loader := h.Flags.ToRawKubeConfigLoader()
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the hub: %w", err)
+	}
+	if config.Host != clientcmd.ClusterDefaults.Server || *h.Flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+		return nil
+	}
+	for _, cluster := range raw.Clusters {
+		if cluster.Server == config.Host {
+			return nil
+		}
+	}
+	return fmt.Errorf("no kubeconfig names the hub: set KUBECONFIG or --kubeconfig to the hub's, and its current context (looked for %s)",
+		strings.Join(loader.ConfigAccess().GetLoadingPrecedence(), ", "))
+}
+
+// Client returns a client for the hub.
+func (h *Hub) Client() (client.WithWatch, error) {
+	config, err := h.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the hub: %w", err)
+	}
+	return undecodable.WithWatch(c), nil
+}
+
+// Namespace is that of --namespace, else that of the kubeconfig's context.
+func (h *Hub) Namespace() (string, error) {
+	namespace, _, err := h.Flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig of the hub: %w", err)
+	}
+	return namespace, nil
+}
+
+// User is who the user is, as the hub's API server knows them.
+func (h *Hub) User(ctx context.Context, c client.Client) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("asking the hub who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// Say writes a line to standard output.
+func (h *Hub) Say(format string, args ...any) {
+	fmt.Fprintln(h.Out, fmt.Sprintf(format, args...)+h.mark)
+}
+
+// Note writes a line to standard error: something to know that is no result.
+func (h *Hub) Note(format string, args ...any) { fmt.Fprintf(h.ErrOut, format+"\n", args...) }
+
+// Confirm asks the user at the terminal, and returns the error of a refusal unless they agree. doing is what needs --yes
+// where no user can be asked.
+func (h *Hub) Confirm(question, doing, refused string) error {
+	if !printers.IsTerminal(h.In) {
+		return Usage("%s needs --yes, because standard input is no terminal to ask at", doing)
+	}
+	fmt.Fprintf(h.ErrOut, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(h.In).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return Refusal("%s", refused)
+	}
+	return nil
+}
+
+// Explain makes an error of the hub's API server something that a user can act on.
+func Explain(err error) error {
+	var kind *meta.NoKindMatchError
+	var resource *meta.NoResourceMatchError
+	if errors.As(err, &kind) || errors.As(err, &resource) {
+		return fmt.Errorf("this API server is no hub: it does not know Hollowfleet's kinds. Name the hub's kubeconfig with KUBECONFIG or --kubeconfig,"+
+			" or run \"hub install\" if it is to be a hub (%w)", err)
+	}
+	return err
+}
+
+// Group is a command that only has subcommands; anything else is bad usage.
+func Group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	command.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usage("unknown command %q for %q%s", args[0], command.CommandPath(), DidYouMean(args[0], names(command)))
+		}
+		return nil
+	}
+	command.RunE = func(*cobra.Command, []string) error {
+		return Usage("%q needs a subcommand", command.CommandPath())
+	}
+	command.AddCommand(children...)
+	return command
+}
+
+// names are those of the commands below command, and their other names.
+func names(command *cobra.Command) []string {
+	var names []string
+	for _, child := range command.Commands() {
+		if child.IsAvailableCommand() {
+			names = append(append(names, child.Name()), child.Aliases...)
+		}
+	}
+	return names
+}
+
+// Args turns a violation of check into bad usage.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error { return AsUsage(check(command, args)) }
+}
+
+// OneName wants exactly one argument, a name.
+func OneName(command *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return Usage("want exactly one name, got %d: %s", len(args), command.UseLine())
+	}
+	return nil
+}
+
+// Quick is a context for completion, which must not keep a shell waiting for a hub that is away.
+func Quick(command *cobra.Command) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(command.Context(), completionTimeout)
+}

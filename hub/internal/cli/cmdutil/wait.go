@@ -1,0 +1,79 @@
+package cmdutil
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Until watches the object of that key until done says so. A lost connection is made again. The error of an
+// object that goes away, or was never there, has the exit code Missing; gone may be true to wait for that.
+func Until[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, example T, done func(T) (bool, error)) error {
+	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), example, func(store cache.Store) (bool, error) {
+		for _, object := range store.List() {
+			return check(object, done)
+		}
+		return false, missing(key)
+	}, func(event watch.Event) (bool, error) {
+		if event.Type == watch.Deleted {
+			return false, missing(key)
+		}
+		return check(event.Object, done)
+	})
+	return inTime(ctx, err)
+}
+
+// UntilGone watches the object of that key until it does not exist.
+func UntilGone[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, example T) error {
+	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), example, func(store cache.Store) (bool, error) {
+		return len(store.List()) == 0, nil
+	}, func(event watch.Event) (bool, error) { return event.Type == watch.Deleted, nil })
+	return inTime(ctx, err)
+}
+
+func check[T client.Object](object any, done func(T) (bool, error)) (bool, error) {
+	typed, ok := object.(T)
+	if !ok {
+		return false, fmt.Errorf("watching: got a %T", object)
+	}
+	return done(typed)
+}
+
+func missing(key client.ObjectKey) error {
+	return NotFound("%s does not exist (any more)", key.Name)
+}
+
+// inTime names the end of ctx for what it is; the library has errors of its own for it.
+func inTime(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func listWatch(c client.WithWatch, list client.ObjectList, key client.ObjectKey) *cache.ListWatch {
+	only := func(options metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{
+			Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name), Raw: &options,
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			found, ok := list.DeepCopyObject().(client.ObjectList)
+			if !ok {
+				return nil, fmt.Errorf("watching: %T is no list", list)
+			}
+			return found, c.List(ctx, found, only(options))
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, list, only(options))
+		},
+	}
+}

@@ -1,0 +1,137 @@
+package cli_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+// unchanged runs commands in dry runs of both kinds, and expects that cluster, deployment and tokens stay as they are.
+func (f *fixture) unchanged(commands map[string]string) {
+	f.t.Helper()
+	cluster, deployment, tokens := f.cluster().ResourceVersion, f.workers().ResourceVersion, len(f.tokens())
+	for command, says := range commands {
+		for mode, mark := range map[string]string{"client": " (dry run)\n", "server": " (server dry run)\n"} {
+			f.Expect(f.succeeds(command+" --dry-run="+mode)).To(ContainSubstring(says+mark), command)
+		}
+		f.Expect(f.cluster().ResourceVersion).To(Equal(cluster), command)
+		f.Expect(f.workers().ResourceVersion).To(Equal(deployment), command)
+		f.Expect(f.tokens()).To(HaveLen(tokens), command)
+	}
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.unchanged(map[string]string{
+		"cluster accept NAME --wait":                             "cluster.hollowfleet.io/" + f.name + " accepted",
+		"cluster deny NAME --end-watches":                        "1 join token(s) deleted",
+		"cluster remove NAME":                                    "cluster.hollowfleet.io/" + f.name + " removed",
+		"freeze cluster NAME --reason x":                         "frozen by admin",
+		"freeze machinedeployment workers -n NAME":               "frozen by admin",
+		"rollout pause machinedeployment workers -n NAME":        "paused",
+		"rollout undo machinedeployment workers -n NAME":         "rolled back to revision 1",
+		"rollout undo machinedeployment workers -n NAME -o wide": "rolled back to revision 1",
+	})
+}
+
+func TestADryRunOfUnfreezeAndResumeChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.deployment(2)
+	f.Expect(f.succeeds("rollout resume machinedeployment workers -n NAME")).To(ContainSubstring("is not paused"))
+	f.succeeds("freeze cluster NAME --wait=false")
+	f.succeeds("rollout pause machinedeployment workers -n NAME")
+	f.unchanged(map[string]string{
+		"unfreeze cluster NAME":                            "unfrozen (it was frozen by admin)",
+		"rollout resume machinedeployment workers -n NAME": "resumed",
+	})
+}
+
+func TestAServerDryRunIsCheckedByTheServer(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.stops(4, "already exists", "cluster join NAME --dry-run=server -o yaml")
+	f.succeeds("cluster join NAME --dry-run=server --again -o yaml")
+	f.fails(2, "want one of none, server, client", "cluster deny NAME --dry-run=maybe")
+	f.Expect(f.tokens()).To(HaveLen(1))
+}
+
+func TestEveryCommandThatWritesTakesADryRun(t *testing.T) {
+	f := newFixture(t)
+	for _, command := range []string{
+		"cluster join", "cluster accept", "cluster deny", "cluster acknowledge", "cluster remove", "cluster remove-finalizers",
+		"freeze", "unfreeze", "rollout undo", "rollout pause", "rollout resume",
+	} {
+		f.Expect(f.succeeds(command+" --help")).To(ContainSubstring("--dry-run none|server|client"), command)
+		f.Expect(f.completes(command+" x", "--dry-run=")).To(ContainElements("client", "server"), command)
+	}
+}
+
+func TestControlCharactersOfAnAgentDoNotReachTheTerminal(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME --accept=now")
+	f.find("1")
+	cluster := f.cluster()
+	cluster.Status.Conditions[0].Message = "\x1b[2J\x1b]0;owned\x07all is well\u009b31m"
+	cluster.Status.KubernetesVersion = "v1.37.1\x1b[31m"
+	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	r := f.hollow("cluster acknowledge NAME --yes --wait=false")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(And(ContainSubstring(`\x1b[2J\x1b]0;owned\x07all is well\x9b31m`), Not(ContainSubstring("\x1b")), Not(ContainSubstring("\u009b"))))
+	f.Expect(f.succeeds("cluster list NAME -o jsonpath={.status.kubernetesVersion}")).To(Equal(`v1.37.1\x1b[31m`))
+}
+
+// machine makes one that has the agent's finalizer.
+func (f *fixture) machine(name string) *v1alpha1.Machine {
+	f.t.Helper()
+	machine := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: name, Finalizers: []string{v1alpha1.MachineFinalizer}},
+		Spec:       v1alpha1.MachineSpec{ClusterName: f.name, MachineTemplateBody: hubtest.Template(nil).Spec},
+	}
+	f.Expect(f.client.Create(f.t.Context(), machine)).To(Succeed())
+	return machine
+}
+
+func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
+	f := newFixture(t)
+	f.fails(3, "does not exist", "cluster remove-finalizers NAME --yes")
+	f.deployment(1)
+	held := f.machine("held")
+	f.fails(4, "is not being deleted", "cluster remove-finalizers NAME --yes")
+	f.Expect(f.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.name}})).To(Succeed())
+	f.Eventually(func() (*metav1.Time, error) {
+		err := f.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)
+		return held.DeletionTimestamp, err
+	}).WithTimeout(patience).ShouldNot(BeNil(), "Kubernetes deletes what is in the namespace")
+	f.fails(2, "needs --yes", "cluster remove-finalizers NAME")
+	f.Expect(f.succeeds("cluster remove-finalizers NAME --dry-run=server")).To(ContainSubstring("machine.hollowfleet.io/held finalizer removed (server dry run)"))
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)).To(Succeed())
+	f.Expect(f.succeeds("cluster remove-finalizers NAME --yes")).To(And(
+		ContainSubstring("machine.hollowfleet.io/held finalizer removed"), ContainSubstring("namespace/"+f.name+" deleted")))
+}
+
+func TestNearNamesAreSuggested(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	near := f.name[:len(f.name)-1]
+	f.fails(3, "did you mean "+f.name+"?", "cluster deny "+near)
+	f.fails(3, "did you mean "+f.name+"?", "cluster list "+near)
+	f.fails(2, "did you mean rollout?", "rolout")
+	f.fails(2, "did you mean list?", "cluster lst")
+}
+
+func TestRevisionsAreCompleted(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.revisions("v1.35.2", "v1.36.2")
+	f.Expect(f.completes("rollout undo machinedeployment workers -n "+f.name, "--to-revision=")).To(ConsistOf("1\tv1.35.2", "2\tv1.36.2"))
+}

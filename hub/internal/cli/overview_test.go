@@ -1,0 +1,66 @@
+package cli_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestVersionAndStatusAskTheHub(t *testing.T) {
+	f := newFixture(t)
+	f.Expect(f.succeeds("version --client")).To(MatchRegexp(`^Client: \S+\n$`))
+	r := f.hollow("version")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(MatchRegexp(`^Client: \S+\nHub: .*\nAPI server: v1\.\S+\n$`))
+	f.succeeds("cluster join NAME")
+	out := f.stops(1, "not all is well: the hub does not work", "status")
+	f.Expect(out).To(And(MatchRegexp(`(?m)^Hub: +no hub has ever held a Lease here`), MatchRegexp(`(?m)^`+f.name+` +Unknown \(Pending\)`)))
+}
+
+// unpack reads a support bundle.
+func (f *fixture) unpack(path string) map[string]string {
+	f.t.Helper()
+	file, err := os.Open(path)
+	f.Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	zipped, err := gzip.NewReader(file)
+	f.Expect(err).NotTo(HaveOccurred())
+	found := map[string]string{}
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		f.Expect(err).NotTo(HaveOccurred())
+		content, err := io.ReadAll(archive)
+		f.Expect(err).NotTo(HaveOccurred())
+		found[filepath.Base(header.Name)] = string(content)
+	}
+}
+
+func TestASupportBundleHasObjectsAndNoSecrets(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.deployment(1)
+	secret := string(f.tokens()[0].Data["token-secret"])
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	f.Expect(f.succeeds("support-bundle --output-file", path)).To(Equal("Wrote " + path + "\n"))
+	info, err := os.Stat(path)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
+	files := f.unpack(path)
+	f.Expect(files["problems.txt"]).To(BeEmpty())
+	f.Expect(files).To(And(HaveKey("versions.txt"), HaveKey("events.json"), HaveKey("leases.json")))
+	f.Expect(files["clusters.json"]).To(And(ContainSubstring(`"kind": "Cluster"`), ContainSubstring(f.name)))
+	f.Expect(files["machinedeployments.json"]).To(ContainSubstring(`"name": "workers"`))
+	for name, content := range files {
+		f.Expect(content).NotTo(Or(ContainSubstring(secret), ContainSubstring("managedFields")), name)
+	}
+	f.fails(4, "exists already", "support-bundle --output-file", path)
+}

@@ -1,0 +1,42 @@
+package cli_test
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestClusterListNamesAClusterThatCannotBeDecodedAndGoesOn(t *testing.T) {
+	f := newFixture(t)
+	bad := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-bad", Labels: map[string]string{"of": f.name}}}
+	good := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-good", Labels: bad.Labels}}
+	f.Expect(f.client.Create(t.Context(), bad)).To(Succeed())
+	f.Expect(f.client.Create(t.Context(), good)).To(Succeed())
+	t.Cleanup(func() {
+		if err := f.client.DeleteAllOf(context.Background(), bad, client.MatchingLabels(bad.Labels)); err != nil {
+			t.Error(err)
+		}
+	})
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"heartbeat":{"graceSeconds":"a while"}}}`))
+	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
+		return f.client.Patch(ctx, bad.DeepCopy(), patch)
+	}, "clusters.hollowfleet.io")).To(Succeed())
+
+	for output, lists := range map[string]OmegaMatcher{
+		"":         And(ContainSubstring(bad.Name), ContainSubstring(good.Name)),
+		"-o name":  And(ContainSubstring(good.Name), Not(ContainSubstring(bad.Name))),
+		"-o yaml":  And(ContainSubstring(good.Name), Not(ContainSubstring(bad.Name))),
+		"-o wide ": And(ContainSubstring(bad.Name), ContainSubstring(good.Name)),
+	} {
+		r := f.hollow("cluster list -l of=NAME " + output)
+		f.Expect(r.code).To(Equal(0), r.errOut)
+		f.Expect(r.errOut).To(And(ContainSubstring("Cluster "+bad.Name+" cannot be decoded"), ContainSubstring("repair it with kubectl edit")), output)
+		f.Expect(r.out).To(lists, output)
+	}
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// renews lets the hub see two renewals of the agent's Lease.
+func (f *fixture) renews() {
+	f.t.Helper()
+	for range 2 {
+		f.logic.heartbeats.observe(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("agent"), RenewTime: &metav1.MicroTime{Time: f.clock.Now()}},
+		}, false, f.clock.Now())
+	}
+}
+
+func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.agentRole()
+	f.reconcile()
+	f.renews()
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionTrue))
+	f.machine("m")
+	f.told()
+
+	f.Expect(f.direct.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}})).To(Succeed())
+	f.reconcile()
+	for _, kind := range []string{
+		v1alpha1.ReadyCondition, v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterAgentConnectedCondition, v1alpha1.FrozenCondition,
+	} {
+		condition := f.condition(kind)
+		f.Expect(condition.Reason).To(Equal(v1alpha1.ReasonNamespaceDeleting), kind)
+		f.Expect(condition.Message).To(And(ContainSubstring("1 Machine(s) keep it"),
+			ContainSubstring("kubectl hollow cluster remove-finalizers "+f.cluster.Name)), kind)
+		f.Expect(condition.Message).NotTo(Or(ContainSubstring("Lease"), ContainSubstring("silent")), kind)
+	}
+	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Status).To(Equal(metav1.ConditionUnknown))
+	told := f.told()
+	f.Expect(told).To(ContainElement(And(HavePrefix("Normal AccessRevoked"), ContainSubstring("its namespace is being deleted"))))
+	f.Expect(told).To(ContainElement(HavePrefix("Warning " + v1alpha1.ReasonNamespaceDeleting)))
+	f.Expect(told).To(HaveLen(2), "the cause is told once")
+}
+
+func TestAMissingRoleOfAgentsIsNamed(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.agentRole()
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition).Message).NotTo(ContainSubstring("ClusterRole"))
+
+	f.Expect(f.direct.Delete(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: AgentRole}})).To(Succeed())
+	f.reconcile()
+	f.Expect(f.condition(v1alpha1.ClusterAgentConnectedCondition)).To(And(
+		HaveField("Reason", v1alpha1.ReasonNeverSeen), HaveField("Message", ContainSubstring("ClusterRole hollowfleet-agent"))))
+	f.agentRole()
+}

@@ -1,0 +1,144 @@
+// Package csrapprover lets agents have their certificates: it decides on the certificate requests that agents
+// make on the hub, as package policy says. The hub's own certificate controllers sign what is approved, and remove
+// what is over. A join token is deleted when the agent that joined with it is heard of.
+package csrapprover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+//
+// config/rbac/hub/role_join_tokens.yaml lets the hub delete join tokens.
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Controller decides on the certificate requests of agents.
+type Controller struct{ Deps }
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Recorder == nil || deps.Clock == nil {
+		return nil, errors.New("making the registration controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := c.Client.Get(ctx, request.NamespacedName, csr); err != nil {
+		return reconcile.Result{}, ignoreNotFound("getting the certificate request", err)
+	}
+	cluster, err := c.clusterOf(ctx, csr)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !Open(csr) {
+		return reconcile.Result{}, c.deleteSpentToken(ctx, csr, cluster)
+	}
+	decision := Decide(csr, cluster)
+	if err := c.carryOut(ctx, csr, decision); err != nil {
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{}, nil // Another client has written it; the cache will show what, and wake us.
+		}
+		return reconcile.Result{}, ignoreNotFound("deciding on the certificate request", err)
+	}
+	count(decision)
+	if cluster != nil {
+		emitEvent(c.Recorder, cluster, csr, decision)
+	}
+	return reconcile.Result{}, nil
+}
+
+// deleteSpentToken deletes the join token with which a request was made once it is of no more use to its agent: any other
+// client that has it could go on asking for certificates until it expires.
+func (c *Controller) deleteSpentToken(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) error {
+	id, spent := SpentToken(csr, cluster)
+	if !spent {
+		return nil
+	}
+	key := joining.SecretKey(id)
+	err := c.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting the join token of cluster %s: %w", cluster.Name, err)
+	}
+	klog.FromContext(ctx).Info("Deleted the join token of an agent that has joined", "Cluster", cluster.Name, "Secret", key)
+	tokenDeletedEvent(key.Name).Send(c.Recorder, cluster)
+	return nil
+}
+
+func ignoreNotFound(doing string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// clusterOf returns the Cluster that the request's name tells, nil if there is none.
+func (c *Controller) clusterOf(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*v1alpha1.Cluster, error) {
+	name, ours := ClusterOf(csr.Name)
+	if !ours {
+		return nil, nil
+	}
+	cluster := &v1alpha1.Cluster{}
+	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting Cluster %s: %w", name, err)
+	}
+	return cluster, nil
+}
+
+// carryOut writes the decision into the request. The update carries the version that was decided on, so that it is
+// lost if the request has changed meanwhile.
+func (c *Controller) carryOut(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, decision Decision) error {
+	var condition certificatesv1.RequestConditionType
+	switch decision.Verdict {
+	case Approve:
+		condition = certificatesv1.CertificateApproved
+	case Deny:
+		condition = certificatesv1.CertificateDenied
+	case Wait, Leave:
+		return nil
+	}
+	log := klog.FromContext(ctx).WithValues("CertificateSigningRequest", klog.KObj(csr), "Cluster", decision.Cluster)
+	log.Info("Deciding on the certificate request of an agent", "verdict", decision.Verdict, "reason", decision.Reason, "why", decision.Message)
+	decided := csr.DeepCopy()
+	now := metav1.NewTime(c.Clock.Now())
+	decided.Status.Conditions = append(decided.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: condition, Status: corev1.ConditionTrue, Reason: decision.Reason, Message: decision.Message,
+		LastUpdateTime: now, LastTransitionTime: now,
+	})
+	return c.Client.SubResource("approval").Update(ctx, decided)
+}

@@ -1,0 +1,289 @@
+package csrapprover
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+type fixture struct {
+	*WithT
+	t       *testing.T
+	direct  client.WithWatch
+	cluster *v1alpha1.Cluster
+	events  *events.FakeRecorder
+	logic   *Controller
+}
+
+func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(100)}
+	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
+	hubtest.Create(t, f.direct, f.cluster)
+	f.use(f.direct)
+	return f
+}
+
+func (f *fixture) use(c client.Client) {
+	f.t.Helper()
+	var err error
+	f.logic, err = New(Deps{Client: c, Recorder: f.events, Clock: testclock.NewFakePassiveClock(time.Now())})
+	f.Expect(err).NotTo(HaveOccurred())
+}
+
+// asks creates a request for the identity of the fixture's agent with a join token of the clusters.
+func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest {
+	f.t.Helper()
+	groups := []string{"system:authenticated", "system:masters"}
+	for _, cluster := range tokenOf {
+		groups = append(groups, v1alpha1.JoinGroupPrefix+cluster)
+	}
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abc123", Groups: groups}
+	joining, err := client.New(config, client.Options{Scheme: scheme.New()})
+	f.Expect(err).NotTo(HaveOccurred())
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	f.Expect(err).NotTo(HaveOccurred())
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+		CommonName: v1alpha1.AgentUserPrefix + f.cluster.Name, Organization: []string{v1alpha1.AgentGroupPrefix + f.cluster.Name},
+	}}, key)
+	f.Expect(err).NotTo(HaveOccurred())
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: RequestOf(f.cluster.Name)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName:        certificatesv1.KubeAPIServerClientSignerName,
+			Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			ExpirationSeconds: new(int32(600)),
+		},
+	}
+	f.Expect(joining.Create(f.t.Context(), csr)).To(Succeed())
+	return csr
+}
+
+func (f *fixture) reconcile() error {
+	_, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", RequestOf(f.cluster.Name)))
+	return err
+}
+
+// decided returns the one condition that the hub wrote, empty if it wrote none.
+func (f *fixture) decided(csr *certificatesv1.CertificateSigningRequest) certificatesv1.CertificateSigningRequestCondition {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+	switch len(csr.Status.Conditions) {
+	case 0:
+		return certificatesv1.CertificateSigningRequestCondition{}
+	default:
+		f.Expect(csr.Status.Conditions).To(HaveLen(1))
+		return csr.Status.Conditions[0]
+	}
+}
+
+func counted(verdict Verdict, reason string) float64 {
+	return testutil.ToFloat64(decisions.WithLabelValues(string(verdict), reason))
+}
+
+func TestRightRequestIsApprovedAndSigned(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	csr := f.asks(f.cluster.Name)
+	before := counted(Approve, ReasonJoined)
+	f.Expect(f.reconcile()).To(Succeed())
+	condition := f.decided(csr)
+	f.Expect(condition.Type).To(Equal(certificatesv1.CertificateApproved))
+	f.Expect(condition.Reason).To(Equal(ReasonJoined))
+	f.Expect(counted(Approve, ReasonJoined)).To(Equal(before + 1))
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	f.Eventually(func() []byte {
+		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+		return csr.Status.Certificate
+	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
+	f.Expect(f.reconcile()).To(Succeed(), "what is decided stays so")
+	f.Expect(f.events.Events).NotTo(Receive())
+}
+
+// connected is what the hub's Cluster controller writes when it hears the agent.
+func (f *fixture) connected(at time.Time, joinedBefore bool) {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	f.cluster.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLeaseRenewed, LastTransitionTime: metav1.NewTime(at),
+	}}
+	if joinedBefore {
+		f.cluster.Status.Conditions = append(f.cluster.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ClusterJoinedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.NewTime(at),
+		})
+	}
+	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
+}
+
+// token creates the Secret of the join token that asks uses.
+func (f *fixture) token() *corev1.Secret {
+	f.t.Helper()
+	secret := joining.Token{ID: "abc123", Secret: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}.Object(f.cluster.Name)
+	hubtest.Create(f.t, f.direct, secret)
+	return secret
+}
+
+// A client that finds a token which was not deleted would get certificates until it expires.
+func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	secret, csr := f.token(), f.asks(f.cluster.Name)
+	gone := func() bool {
+		err := f.direct.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+		f.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return err != nil
+	}
+	f.connected(time.Now().Add(-time.Hour), true)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Eventually(func() []byte {
+		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+		return csr.Status.Certificate
+	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set its spec.acceptance to Denied"))))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(gone()).To(BeFalse(), "the agent has not been heard of since, and may need the token to take its certificate")
+	f.connected(time.Now().Add(time.Second), true)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(gone()).To(BeTrue())
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal JoinTokenDeleted")))
+	f.Expect(f.reconcile()).To(Succeed(), "it is gone already")
+	f.Expect(f.events.Events).NotTo(Receive())
+}
+
+func TestWrongRequestIsDeniedWithItsFault(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	csr := f.asks("another")
+	f.Expect(f.reconcile()).To(Succeed())
+	condition := f.decided(csr)
+	f.Expect(condition.Type).To(Equal(certificatesv1.CertificateDenied))
+	f.Expect(condition.Reason).To(Equal(ReasonWrongRequester))
+	f.Expect(condition.Message).To(ContainSubstring("is for another, not for Cluster " + f.cluster.Name))
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning CertificateDenied"), ContainSubstring("is for another"))))
+}
+
+func TestRequestWaitsForAcceptance(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptancePending)
+	csr := f.asks(f.cluster.Name)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.decided(csr).Type).To(BeEmpty())
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Normal JoinRequested"), ContainSubstring("set its spec.acceptance to Accepted"))))
+	f.cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
+	f.Expect(f.direct.Update(t.Context(), f.cluster)).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateApproved))
+}
+
+func TestRequestOfAClusterThatIsNotThereWaits(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	csr := f.asks(f.cluster.Name)
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.decided(csr).Type).To(BeEmpty())
+	f.Expect(f.events.Events).NotTo(Receive(), "there is no Cluster to tell it about")
+}
+
+func TestRequestThatIsGoneIsNoError(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	f.Expect(f.reconcile()).To(Succeed())
+	csr := f.asks(f.cluster.Name)
+	f.use(failing(f.direct, apierrors.NewNotFound(schema.GroupResource{Resource: "certificatesigningrequests"}, csr.Name)))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.events.Events).NotTo(Receive())
+}
+
+// A decision that rests on what is no longer so is not written, and one that fails is tried again.
+func TestDecisionIsWrittenWholeOrNotAtAll(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	csr := f.asks(f.cluster.Name)
+	f.use(interceptor.NewClient(f.direct, interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			changed := csr.DeepCopy()
+			changed.Annotations = map[string]string{"example.com/note": "changed"}
+			f.Expect(f.direct.Update(ctx, changed)).To(Succeed())
+			return c.SubResource(subresource).Update(ctx, object, options...)
+		},
+	}))
+	f.Expect(f.reconcile()).To(Succeed(), "a conflict: the event of the change looks again")
+	f.Expect(f.decided(csr).Type).To(BeEmpty())
+	f.Expect(f.events.Events).NotTo(Receive())
+	f.use(failing(f.direct, apierrors.NewInternalError(context.DeadlineExceeded)))
+	f.Expect(f.reconcile()).NotTo(Succeed())
+	f.Expect(f.events.Events).NotTo(Receive())
+	f.use(f.direct)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateApproved))
+}
+
+// failing is a client that cannot write decisions.
+func failing(c client.WithWatch, err error) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return err
+		},
+	})
+}
+
+func TestWakesForOpenRequestsOfAgentsOnly(t *testing.T) {
+	g := NewWithT(t)
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}}
+	g.Expect(candidate(csr)).To(BeTrue())
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	g.Expect(candidate(csr)).To(BeFalse(), "decided")
+	g.Expect(candidate(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-x"}})).To(BeFalse())
+	g.Expect(candidate(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hollowfleet-agent-a"}})).To(BeFalse())
+}
+
+func TestWakesForTheClustersAcceptanceOnly(t *testing.T) {
+	g := NewWithT(t)
+	before := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	wakes := func(change func(*v1alpha1.Cluster)) bool {
+		after := before.DeepCopy()
+		change(after)
+		return acceptance().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+	}
+	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceAccepted })).To(BeTrue())
+	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.AcceptancePolicy = v1alpha1.AcceptanceAuto })).To(BeTrue())
+	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.Spec.Acceptance = v1alpha1.AcceptanceDenied })).To(BeTrue())
+	g.Expect(wakes(func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })).To(BeTrue())
+	g.Expect(wakes(func(c *v1alpha1.Cluster) {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue, Reason: "x"})
+	})).To(BeTrue())
+	g.Expect(wakes(func(c *v1alpha1.Cluster) {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "x"})
+		c.Labels = map[string]string{"x": "y"}
+	})).To(BeFalse())
+	g.Expect(requestOf(t.Context(), before)).To(ConsistOf(predicates.Request("", "hollowfleet-agent-a")))
+}

@@ -1,0 +1,139 @@
+// The decision on a request is pure.
+//
+// It approves only what it knows to be right: the one request of a cluster that is accepted, made with a join token
+// of that very cluster or by its agent's present identity, for exactly the identity of that agent. Names are
+// compared whole, never by what they begin with: agent a must not become agent ab.
+
+package csrapprover
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Verdict is what becomes of a request.
+type Verdict string
+
+// The verdicts.
+const (
+	// Approve: it is right.
+	Approve Verdict = "Approved"
+	// Deny: it can never be right; the message says what is wrong.
+	Deny Verdict = "Denied"
+	// Wait: it is right but for its Cluster, which may still be accepted.
+	Wait Verdict = "Waiting"
+	// Leave: it is none of the hub's business.
+	Leave Verdict = "Left"
+)
+
+// The reasons. They stand in the request's condition, in events and in a metric.
+const (
+	ReasonJoined             = "JoinApproved"
+	ReasonRenewed            = "RenewalApproved"
+	ReasonNotAnAgent         = "NotAnAgent"
+	ReasonWrongName          = "WrongName"
+	ReasonWrongRequest       = "WrongRequest"
+	ReasonWrongSubject       = "WrongSubject"
+	ReasonExtensions         = "ExtensionsNotAllowed"
+	ReasonWeakKey            = "WeakKey"
+	ReasonWrongUsages        = "WrongUsages"
+	ReasonWrongExpiration    = "WrongExpiration"
+	ReasonWrongRequester     = "WrongRequester"
+	ReasonClusterNotFound    = v1alpha1.ReasonClusterNotFound
+	ReasonClusterDeleting    = "ClusterDeleting"
+	ReasonClusterDenied      = "ClusterDenied"
+	ReasonAwaitingAcceptance = v1alpha1.ReasonAwaitingAcceptance
+)
+
+// Decision is a verdict with its reason.
+type Decision struct {
+	Verdict Verdict
+	Reason  string
+	Message string
+	// Cluster is the name of the Cluster that the request is for, if its name tells one.
+	Cluster string
+}
+
+// clusterName is what the name of a Cluster looks like.
+var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// ClusterOf returns the name of the Cluster that a request of that name is for. Whether there is such a Cluster is
+// another question.
+func ClusterOf(requestName string) (cluster string, ours bool) {
+	return strings.CutPrefix(requestName, v1alpha1.AgentRequestPrefix)
+}
+
+// RequestOf returns the name of the request of a Cluster's agent.
+func RequestOf(cluster string) string { return v1alpha1.AgentRequestPrefix + cluster }
+
+// Open tells whether a request is neither approved nor denied yet.
+func Open(csr *certificatesv1.CertificateSigningRequest) bool {
+	return !slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+	})
+}
+
+// Decide decides on a request; cluster is the Cluster that its name tells, nil if there is none.
+func Decide(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) Decision {
+	name, ours := ClusterOf(csr.Name)
+	if !ours || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+		// The hub may neither approve nor deny requests to another signer.
+		return Decision{Verdict: Leave, Reason: ReasonNotAnAgent, Message: fmt.Sprintf(
+			"metadata.name is %q and spec.signerName %q: a request of an agent is named %s<cluster> and goes to %s",
+			csr.Name, csr.Spec.SignerName, v1alpha1.AgentRequestPrefix, certificatesv1.KubeAPIServerClientSignerName)}
+	}
+	decision := decide(csr, name, cluster)
+	decision.Cluster = name
+	return decision
+}
+
+func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster *v1alpha1.Cluster) Decision {
+	if !clusterName.MatchString(name) {
+		return deny(ReasonWrongName, "metadata.name: %q is no name of a Cluster: name the request %s<cluster>", name, v1alpha1.AgentRequestPrefix)
+	}
+	if wrong := checkCertificate(csr.Spec.Request, name); wrong != nil {
+		return *wrong
+	}
+	if wrong := checkUsages(csr.Spec.Usages); wrong != nil {
+		return *wrong
+	}
+	if wrong := checkExpiration(csr.Spec.ExpirationSeconds); wrong != nil {
+		return *wrong
+	}
+	right, wrong := requester(csr.Spec.Username, csr.Spec.Groups, name)
+	if wrong != nil {
+		return *wrong
+	}
+	return standing(name, cluster, right)
+}
+
+// standing is what the Cluster means for a request that is right.
+func standing(name string, cluster *v1alpha1.Cluster, right Decision) Decision {
+	switch {
+	case cluster == nil || cluster.Name != name:
+		return Decision{Verdict: Wait, Reason: ReasonClusterNotFound, Message: fmt.Sprintf("there is no Cluster %q", name)}
+	case cluster.DeletionTimestamp != nil:
+		return deny(ReasonClusterDeleting, "Cluster %s is being removed", name)
+	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
+		return deny(ReasonClusterDenied, "Cluster %s is denied: set its spec.acceptance to Accepted to let it join", name)
+	case !cluster.Accepted():
+		return Decision{Verdict: Wait, Reason: ReasonAwaitingAcceptance, Message: fmt.Sprintf(
+			"%s, but Cluster %s is not accepted yet: set its spec.acceptance to Accepted to let it join", right.Message, name)}
+	}
+	return right
+}
+
+func deny(reason, format string, args ...any) Decision {
+	return Decision{Verdict: Deny, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func denied(reason, format string, args ...any) *Decision {
+	decision := deny(reason, format, args...)
+	return &decision
+}

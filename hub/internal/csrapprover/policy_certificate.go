@@ -1,0 +1,136 @@
+package csrapprover
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// The bounds of an agent's certificate.
+const (
+	// MinExpirationSeconds is the least that Kubernetes allows, ten minutes; MaxExpirationSeconds is 30 days. A certificate cannot
+	// be revoked, and an agent renews its own.
+	MinExpirationSeconds, MaxExpirationSeconds = 600, 30 * 24 * 3600
+	// A curve of 256 bits is as strong as an RSA key of 3072.
+	minCurveBits, minRSABits = 256, 3072
+
+	requestBlock = "CERTIFICATE REQUEST"
+)
+
+// requiredUsages are those that the certificate must have; allowedUsages may be among them.
+var (
+	requiredUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+	allowedUsages  = append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, requiredUsages...)
+)
+
+// checkCertificate says what is wrong with a request for the identity of cluster's agent; nil if nothing is.
+func checkCertificate(data []byte, cluster string) *Decision {
+	block, rest := pem.Decode(data)
+	switch {
+	case block == nil || block.Type != requestBlock:
+		return denied(ReasonWrongRequest, "spec.request: not a PEM block of type %s", requestBlock)
+	case !bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN ")) || len(bytes.TrimSpace(rest)) > 0 || len(block.Headers) > 0:
+		return denied(ReasonWrongRequest, "spec.request: something stands beside the one PEM block of type %s", requestBlock)
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return denied(ReasonWrongRequest, "spec.request: %v", err)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return denied(ReasonWrongRequest, "spec.request: the signature is not that of its key: %v", err)
+	}
+	for _, check := range []func() *Decision{
+		func() *Decision { return checkSubject(request, cluster) },
+		func() *Decision { return checkExtensions(request) },
+		func() *Decision { return checkKey(request.PublicKey) },
+	} {
+		if wrong := check(); wrong != nil {
+			return wrong
+		}
+	}
+	return nil
+}
+
+func checkSubject(request *x509.CertificateRequest, cluster string) *Decision {
+	subject := request.Subject
+	user, group := v1alpha1.AgentUserPrefix+cluster, v1alpha1.AgentGroupPrefix+cluster
+	switch {
+	case subject.CommonName != user:
+		return denied(ReasonWrongSubject, "spec.request: the common name is %q, want exactly %q", subject.CommonName, user)
+	case !slices.Equal(subject.Organization, []string{group}):
+		return denied(ReasonWrongSubject, "spec.request: the organizations are %q, want exactly one, %q", subject.Organization, group)
+	case len(subject.Names) != 2:
+		// Names has every attribute, also those that Subject has no field for.
+		return denied(ReasonWrongSubject, "spec.request: the subject has %d attributes, want common name and organization only", len(subject.Names))
+	}
+	return nil
+}
+
+func checkExtensions(request *x509.CertificateRequest) *Decision {
+	var names []string
+	names = append(names, request.DNSNames...)
+	names = append(names, request.EmailAddresses...)
+	for _, ip := range request.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, uri := range request.URIs {
+		names = append(names, uri.String())
+	}
+	if len(names) > 0 {
+		return denied(ReasonExtensions, "spec.request: subject alternative names are not allowed: %s", strings.Join(names, ", "))
+	}
+	if len(request.Extensions) > 0 {
+		return denied(ReasonExtensions, "spec.request: extension %s is not allowed, nor is any other", request.Extensions[0].Id)
+	}
+	return nil
+}
+
+func checkKey(public any) *Decision {
+	switch key := public.(type) {
+	case *ecdsa.PublicKey:
+		if bits := key.Curve.Params().BitSize; bits < minCurveBits {
+			return denied(ReasonWeakKey, "spec.request: an ECDSA key of %d bits is too weak: use P-256 or stronger", bits)
+		}
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits {
+			return denied(ReasonWeakKey, "spec.request: an RSA key of %d bits is too weak: use ECDSA P-256, or RSA with %d bits or more", bits, minRSABits)
+		}
+	case ed25519.PublicKey:
+	default:
+		return denied(ReasonWeakKey, "spec.request: a key of type %T is unknown: use ECDSA P-256", public)
+	}
+	return nil
+}
+
+func checkUsages(usages []certificatesv1.KeyUsage) *Decision {
+	for _, usage := range usages {
+		if !slices.Contains(allowedUsages, usage) {
+			return denied(ReasonWrongUsages, "spec.usages: %q is not for an agent's client certificate", usage)
+		}
+	}
+	for _, usage := range requiredUsages {
+		if !slices.Contains(usages, usage) {
+			return denied(ReasonWrongUsages, "spec.usages: %q is missing", usage)
+		}
+	}
+	return nil
+}
+
+func checkExpiration(seconds *int32) *Decision {
+	switch {
+	case seconds == nil:
+		return denied(ReasonWrongExpiration, "spec.expirationSeconds is missing: ask for %d to %d", MinExpirationSeconds, MaxExpirationSeconds)
+	case *seconds < MinExpirationSeconds || *seconds > MaxExpirationSeconds:
+		return denied(ReasonWrongExpiration, "spec.expirationSeconds: %d is not from %d to %d", *seconds, MinExpirationSeconds, MaxExpirationSeconds)
+	}
+	return nil
+}

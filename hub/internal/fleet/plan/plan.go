@@ -1,0 +1,268 @@
+// Package plan decides to which clusters a MachineFleet's template may be applied next. It is pure: the records of the
+// clusters and what their MachineDeployments report go in, a Plan comes out. All that it has to remember is in the
+// records, which are stored with the objects, so that a hub may be restarted at any moment.
+//
+// It follows the RolloutStrategy of Open Cluster Management, and is stricter in one thing: with Progressive,
+// maxConcurrency also bounds the mandatory groups.
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+)
+
+// Phase is how far one cluster is with one revision of the template.
+type Phase string
+
+const (
+	// ToApply: the revision has not been applied yet.
+	ToApply Phase = ""
+	// Progressing: it is applied, and the MachineDeployment has not reported success yet.
+	Progressing Phase = "Progressing"
+	// Soaking: the MachineDeployment reports success, and has to go on doing so for minSuccessTime.
+	Soaking Phase = "Soaking"
+	// Succeeded: it did so. The phase is final for the revision.
+	Succeeded Phase = "Succeeded"
+	// Failed: the MachineDeployment reported that it cannot go on. The cluster recovers when it reports success.
+	Failed Phase = "Failed"
+	// TimedOut: no success within progressDeadline. The cluster recovers when it reports success.
+	TimedOut Phase = "TimedOut"
+)
+
+// Record is what must not be forgotten of one cluster.
+type Record struct {
+	// Revision is the one that the rest is about. Of an earlier revision one thing counts: a cluster that is still
+	// progressing with it is in progress.
+	Revision string
+	Phase    Phase
+	// Since is when the phase began, or when the cluster was held last.
+	Since time.Time
+	// Held: the cluster was held when the record was written.
+	Held bool
+}
+
+// Observed is what the MachineDeployment of a cluster reports.
+type Observed struct {
+	Generation, ObservedGeneration int64
+	// Desired is spec.replicas; the others are counts of the status.
+	Desired, Replicas, Updated, Available int32
+	// Failing: its conditions say that it cannot go on.
+	Failing bool
+}
+
+// current tells whether the report is about the present spec.
+func (o Observed) current() bool { return o.Generation == o.ObservedGeneration }
+
+// healthy tells whether all replicas are of the present template and available, and no others are left.
+func (o Observed) healthy() bool {
+	return o.current() && !o.Failing && o.Replicas == o.Desired && o.Updated == o.Desired && o.Available == o.Desired
+}
+
+// Cluster is one member of the snapshot.
+type Cluster struct {
+	Name string
+	// Group is the name of its decision group. Empty: it is in none.
+	Group    string
+	Record   Record
+	Observed Observed
+	// Held: the cluster is frozen or not Ready. Nothing is begun there, and nothing that it reports counts.
+	Held bool
+}
+
+// Input is all that a decision rests on.
+type Input struct {
+	Strategy ocm.RolloutStrategy
+	// Revision of the template that is rolled out. It is not empty.
+	Revision string
+	// Groups are the names of the decision groups, in their order. The clusters that are in none come last.
+	Groups []string
+	// Clusters are the members that the revision's snapshot names, in any order.
+	Clusters []Cluster
+	// Paused: nothing is begun; what has begun is followed.
+	Paused bool
+	Now    time.Time
+}
+
+// Change is a new record of one cluster.
+type Change struct {
+	Cluster string
+	Record  Record
+	// Apply: the template is to be applied in the same write.
+	Apply bool
+}
+
+// Plan is what to do.
+type Plan struct {
+	// Changes are to be written in this order. After one that fails none of the later ones may be written: they may
+	// rest on it.
+	Changes []Change
+	// Wave is the number of the current wave, from 0; Waves is how many there are.
+	Wave, Waves int
+	// Breached: more clusters of the current wave have failed than may. Nothing more is begun.
+	Breached bool
+	// Done: every cluster has succeeded, or has failed within what may fail.
+	Done bool
+	// Counts has the number of clusters in each phase after the changes.
+	Counts map[Phase]int
+	// Held and Failures name clusters, sorted.
+	Held, Failures []string
+	// RecheckAfter is when the time alone changes something; 0 if it does not.
+	RecheckAfter time.Duration
+}
+
+// Decide plans the next step of one fleet's rollout. An error names the field of the strategy that is wrong; nothing
+// may be begun then.
+func Decide(in Input) (Plan, error) {
+	rules, err := newRules(in.Strategy, in.Groups, len(in.Clusters))
+	if err != nil {
+		return Plan{}, err
+	}
+	clusters := slices.SortedFunc(slices.Values(in.Clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	var p Plan
+	for i := range clusters {
+		c := &clusters[i]
+		next := follow(*c, rules, in.Now)
+		if next != c.Record {
+			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
+		}
+		c.Record = next
+	}
+	p.begin(in, rules, clusters)
+	p.report(in, clusters, rules)
+	return p, nil
+}
+
+// follow returns the record of a cluster after what it reports now.
+func follow(c Cluster, rules rules, now time.Time) Record {
+	r := c.Record
+	if r.Phase == ToApply || r.Phase == Succeeded {
+		return r
+	}
+	if c.Held {
+		r.Held = true
+		return r
+	}
+	// The time in which the cluster was held says nothing about it: its deadline and its soak begin anew.
+	if r.Held {
+		r.Held, r.Since = false, now
+	}
+	healthy := c.Observed.healthy()
+	switch {
+	case healthy && r.Phase != Soaking:
+		r.Phase, r.Since = Soaking, now
+	case !healthy && r.Phase == Soaking:
+		r.Phase, r.Since = Progressing, now
+	}
+	return r.end(c.Observed, rules, now)
+}
+
+// end ends a phase that is over.
+func (r Record) end(o Observed, rules rules, now time.Time) Record {
+	switch {
+	case r.Phase == Soaking && !now.Before(r.Since.Add(rules.soak)):
+		r.Phase, r.Since = Succeeded, now
+	case r.Phase == Progressing && o.current() && o.Failing:
+		r.Phase, r.Since = Failed, now
+	case r.Phase == Progressing && rules.deadline > 0 && !now.Before(r.Since.Add(rules.deadline)):
+		r.Phase, r.Since = TimedOut, now
+	}
+	return r
+}
+
+// begin finds the current wave, and begins with its clusters as far as there is room.
+func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
+	p.Waves = len(rules.waves)
+	for i, w := range rules.waves {
+		p.Wave = i
+		open, failed := 0, 0
+		for _, c := range clusters {
+			if !w.has(c) {
+				continue
+			}
+			switch in.phase(c) {
+			case Failed, TimedOut:
+				failed++
+			case Succeeded:
+			case ToApply, Progressing, Soaking:
+				open++
+			}
+		}
+		if p.Breached = failed > w.maxFailures(rules, clusters); p.Breached {
+			return
+		}
+		if open > 0 {
+			p.apply(in, rules.limit, clusters, w)
+			return
+		}
+	}
+	p.Done = true
+}
+
+// apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in
+// progress with an earlier revision comes first and needs no room, because it has its place already.
+func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
+	room := limit
+	for _, c := range clusters {
+		if in.busy(c) {
+			room--
+		}
+	}
+	for _, busy := range []bool{true, false} {
+		for i := range clusters {
+			c := &clusters[i]
+			if in.Paused || !w.has(*c) || c.Held || in.phase(*c) != ToApply || in.busy(*c) != busy {
+				continue
+			}
+			if !busy {
+				if room <= 0 {
+					return
+				}
+				room--
+			}
+			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now}
+			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, Apply: true})
+		}
+	}
+}
+
+// phase is how far a cluster is with the revision that is rolled out.
+func (in Input) phase(c Cluster) Phase {
+	if c.Record.Revision != in.Revision {
+		return ToApply
+	}
+	return c.Record.Phase
+}
+
+// busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more.
+func (in Input) busy(c Cluster) bool {
+	return c.Record.Phase == Progressing || in.phase(c) == Soaking
+}
+
+// report fills in what the plan says about the clusters.
+func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
+	p.Counts = map[Phase]int{}
+	for _, c := range clusters {
+		phase := in.phase(c)
+		p.Counts[phase]++
+		if phase == Failed || phase == TimedOut {
+			p.Failures = append(p.Failures, c.Name)
+		}
+		switch {
+		case c.Held && phase != Succeeded:
+			p.Held = append(p.Held, c.Name)
+		case c.Record.Phase == Soaking:
+			p.recheck(c.Record.Since.Add(rules.soak).Sub(in.Now))
+		case c.Record.Phase == Progressing && rules.deadline > 0:
+			p.recheck(c.Record.Since.Add(rules.deadline).Sub(in.Now))
+		}
+	}
+}
+
+func (p *Plan) recheck(after time.Duration) {
+	if p.RecheckAfter == 0 || after < p.RecheckAfter {
+		p.RecheckAfter = after
+	}
+}

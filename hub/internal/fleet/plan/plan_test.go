@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func config(soak time.Duration, deadline, failures string) ocm.RolloutConfig {
+	return ocm.RolloutConfig{
+		MinSuccessTime: metav1.Duration{Duration: soak}, ProgressDeadline: deadline, MaxFailures: intstr.Parse(failures),
+	}
+}
+
+func first(groups ...string) (m ocm.MandatoryDecisionGroups) {
+	for _, group := range groups {
+		m.MandatoryDecisionGroups = append(m.MandatoryDecisionGroups, ocm.MandatoryDecisionGroup{GroupName: group})
+	}
+	return m
+}
+
+func inSteps(concurrency string, c ocm.RolloutConfig, mandatory ...string) ocm.RolloutStrategy {
+	return ocm.RolloutStrategy{Type: ocm.Progressive, Progressive: &ocm.RolloutProgressive{
+		RolloutConfig: c, MandatoryDecisionGroups: first(mandatory...), MaxConcurrency: intstr.Parse(concurrency),
+	}}
+}
+
+func inGroups(c ocm.RolloutConfig, mandatory ...string) ocm.RolloutStrategy {
+	return ocm.RolloutStrategy{Type: ocm.ProgressivePerGroup, ProgressivePerGroup: &ocm.RolloutProgressivePerGroup{
+		RolloutConfig: c, MandatoryDecisionGroups: first(mandatory...),
+	}}
+}
+
+var (
+	up   = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 3, Available: 3}
+	down = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 1, Available: 2}
+	bad  = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 1, Available: 2, Failing: true}
+)
+
+// member is a cluster at a phase of revision r2 that began an hour ago.
+func member(name, group string, phase Phase, observed Observed) Cluster {
+	c := Cluster{Name: name, Group: group, Observed: observed}
+	if phase != ToApply {
+		c.Record = Record{Revision: "r2", Phase: phase, Since: start.Add(-time.Hour)}
+	}
+	return c
+}
+
+func held(c Cluster) Cluster { c.Held = true; return c }
+
+func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
+
+// words says what a plan changes: "a+" for a cluster that is begun, "a=Phase" for another change.
+func words(p Plan) string {
+	var all []string
+	for _, c := range p.Changes {
+		if c.Apply {
+			all = append(all, c.Cluster+"+")
+		} else {
+			all = append(all, c.Cluster+"="+string(c.Record.Phase))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDecide(t *testing.T) {
+	zero := config(0, "None", "0")
+	groups := []string{"canary", "rest"}
+	four := []Cluster{member("d", "rest", ToApply, up), member("a", "rest", ToApply, up), member("c", "canary", ToApply, up), member("b", "rest", ToApply, up)}
+	with := func(c ...Cluster) []Cluster {
+		return append(c, member("x", "rest", ToApply, up), member("y", "rest", ToApply, up))
+	}
+	cases := []struct {
+		name     string
+		strategy ocm.RolloutStrategy
+		clusters []Cluster
+		paused   bool
+		want     string
+		done     bool
+		breached bool
+	}{
+		{name: "all at once", clusters: four, want: "a+ b+ c+ d+"},
+		{name: "none while paused", clusters: four, paused: true},
+		{name: "as many as allowed, by name", strategy: inSteps("2", zero), clusters: four, want: "a+ b+"},
+		{name: "a percentage is rounded up", strategy: inSteps("26%", zero), clusters: four, want: "a+ b+"},
+		{name: "the mandatory group first", strategy: inSteps("2", zero, "canary"), clusters: four, want: "c+"},
+		{name: "the bound holds in a mandatory group", strategy: inSteps("2", zero, "rest"), clusters: four, want: "a+ b+"},
+		{name: "group by group", strategy: inGroups(zero), clusters: four, want: "c+"},
+		{name: "a mandatory group before an earlier one", strategy: inGroups(zero, "rest"), clusters: four, want: "a+ b+ d+"},
+		{name: "a cluster in no group comes last", strategy: inGroups(zero), clusters: []Cluster{member("a", "", ToApply, up), member("b", "rest", ToApply, up)}, want: "b+"},
+		{name: "health makes room", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, up)), want: "a=Succeeded x+"},
+		{name: "an old report does not", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, Observed{Generation: 3, ObservedGeneration: 2})), want: ""},
+		{name: "an old replica does not", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, Observed{Desired: 3, Replicas: 4, Updated: 3, Available: 3})), want: ""},
+		{name: "the soak begins with health", strategy: inSteps("1", config(time.Minute, "None", "0")), clusters: with(member("a", "rest", Progressing, up)), want: "a=Soaking"},
+		{name: "the soak is over", strategy: inSteps("1", config(time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, up)), want: "a=Succeeded x+"},
+		{name: "the soak is not over", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, up))},
+		{name: "health lost in the soak", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, down)), want: "a=Progressing"},
+		{name: "health lost after it", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Succeeded, down)), want: "x+"},
+		{name: "a failure stops", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, bad)), want: "a=Failed", breached: true},
+		{name: "a failure that may be", strategy: inSteps("1", config(0, "None", "1")), clusters: with(member("a", "rest", Progressing, bad)), want: "a=Failed x+"},
+		{name: "a failure that comes last by name stops too", strategy: inSteps("1", zero), clusters: with(member("z", "rest", Failed, bad)), breached: true},
+		{name: "no failure in a mandatory group", strategy: inSteps("1", config(0, "None", "9"), "canary"), clusters: with(member("a", "canary", TimedOut, down)), breached: true},
+		{name: "a percentage of failures is rounded down", strategy: inSteps("1", config(0, "None", "33%")), clusters: with(member("a", "rest", Failed, down)), breached: true},
+		{name: "the deadline", strategy: inSteps("1", config(0, "1h", "0")), clusters: with(member("a", "rest", Progressing, down)), want: "a=TimedOut", breached: true},
+		{name: "a failed cluster recovers", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Failed, up)), want: "a=Succeeded x+"},
+		{name: "nothing is begun in a held cluster", strategy: inSteps("1", zero), clusters: with(held(member("a", "rest", ToApply, up))), want: "x+"},
+		{name: "a held cluster keeps its wave open", strategy: inSteps("1", zero, "canary"), clusters: with(held(member("a", "canary", ToApply, up)))},
+		{name: "what a held cluster reports does not count", strategy: inSteps("1", config(0, "1m", "0")), clusters: with(held(member("a", "rest", Progressing, up))), want: "a=Progressing"},
+		{name: "another revision is begun anew", strategy: inSteps("1", zero), clusters: []Cluster{ofRevision("r1", member("a", "rest", Succeeded, up))}, want: "a+"},
+		{name: "in progress with the one before: first, and in its place", strategy: inSteps("1", zero), clusters: with(ofRevision("r1", member("z", "rest", Progressing, down))), want: "z+"},
+		{name: "in progress with the one before and held: it keeps its place", strategy: inSteps("1", zero), clusters: with(held(ofRevision("r1", member("z", "rest", Progressing, down)))), want: "z=Progressing"},
+		{name: "a soak of the one before does not matter", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(ofRevision("r1", member("z", "rest", Soaking, up))), want: "x+"},
+		{name: "done", strategy: inSteps("1", zero), clusters: []Cluster{member("a", "rest", Succeeded, up)}, done: true},
+		{name: "no clusters", strategy: inSteps("10%", zero), done: true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, Paused: c.paused, Now: start})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := words(p); got != c.want || p.Done != c.done || p.Breached != c.breached {
+				t.Errorf("changes %q, done %t, breached %t; want %q, %t, %t", got, p.Done, p.Breached, c.want, c.done, c.breached)
+			}
+		})
+	}
+}
+
+// TestAHeldClusterBeginsItsTimesAnew plays a cluster that is cut off for longer than its deadline and its soak.
+func TestAHeldClusterBeginsItsTimesAnew(t *testing.T) {
+	c := member("a", "", Soaking, up)
+	in := Input{Strategy: inSteps("1", config(time.Hour, "1h", "0")), Revision: "r2", Now: start}
+	step := func(isHeld bool, after time.Duration) Plan {
+		t.Helper()
+		c.Held, in.Now = isHeld, in.Now.Add(after)
+		in.Clusters = []Cluster{c}
+		p, err := Decide(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, change := range p.Changes {
+			c.Record = change.Record
+		}
+		return p
+	}
+	if p := step(true, 0); !slices.Equal(p.Held, []string{"a"}) || p.RecheckAfter != 0 {
+		t.Errorf("held: %v, recheck after %s", p.Held, p.RecheckAfter)
+	}
+	if step(true, 5*time.Hour); c.Record.Phase != Soaking {
+		t.Errorf("a held cluster is %s", c.Record.Phase)
+	}
+	if p := step(false, time.Second); c.Record.Phase != Soaking || p.RecheckAfter != time.Hour {
+		t.Errorf("back again it is %s, to be looked at after %s", c.Record.Phase, p.RecheckAfter)
+	}
+	if step(false, time.Hour-1); c.Record.Phase != Soaking {
+		t.Errorf("its soak was over too early")
+	}
+	if p := step(false, 1); c.Record.Phase != Succeeded || !p.Done {
+		t.Errorf("at the end it is %s", c.Record.Phase)
+	}
+}
+
+func TestAWrongStrategyNamesFieldAndRemedy(t *testing.T) {
+	zero := config(0, "None", "0")
+	cases := []struct {
+		strategy      ocm.RolloutStrategy
+		field, remedy string
+	}{
+		{ocm.RolloutStrategy{Type: "Slow"}, "rolloutStrategy.type", "use All"},
+		{ocm.RolloutStrategy{Type: ocm.Progressive}, "rolloutStrategy.progressive:", "set at least"},
+		{ocm.RolloutStrategy{Progressive: &ocm.RolloutProgressive{}}, "rolloutStrategy.progressive:", "set type to Progressive"},
+		{inSteps("0", zero), "progressive.maxConcurrency", "set how many"},
+		{inSteps("0%", zero), "progressive.maxConcurrency", "set how many"},
+		{inSteps("-1", zero), "progressive.maxConcurrency", "set how many"},
+		{inSteps("101%", zero), "progressive.maxConcurrency", "set how many"},
+		{inSteps("1", config(-1, "None", "0")), "progressive.minSuccessTime", "use 0 or more"},
+		{inSteps("1", config(0, "5m-or-so", "0")), "progressive.progressDeadline", "such as 90m"},
+		{inSteps("1", config(0, "0s", "0")), "progressive.progressDeadline", "such as 90m"},
+		{inSteps("1", config(0, "None", "many")), "progressive.maxFailures", "use a count"},
+		{inSteps("1", config(0, "None", "-2")), "progressive.maxFailures", "use a count"},
+		{inSteps("1", zero, "nope"), "mandatoryDecisionGroups[0].groupName", `the groups are ["canary"]`},
+		{inSteps("1", zero, "canary", "canary"), "mandatoryDecisionGroups[1].groupName", "remove one"},
+		{inGroups(zero, ""), "progressivePerGroup.mandatoryDecisionGroups[0].groupName", "name the group"},
+	}
+	for _, c := range cases {
+		p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: []string{"canary"}, Clusters: []Cluster{member("a", "", ToApply, up)}, Now: start})
+		if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.remedy) || len(p.Changes) > 0 {
+			t.Errorf("%v: %d changes, error %v; want one of %s, with %q", c.strategy, len(p.Changes), err, c.field, c.remedy)
+		}
+	}
+}

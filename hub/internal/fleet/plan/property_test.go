@@ -1,0 +1,241 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+	"pgregory.net/rapid"
+)
+
+var groupNames = []string{"canary", "east", "west"}
+
+func drawStrategy(t *rapid.T) ocm.RolloutStrategy {
+	c := config(time.Duration(rapid.IntRange(0, 3).Draw(t, "soak"))*time.Minute,
+		rapid.SampledFrom([]string{"None", "2m", "10m"}).Draw(t, "deadline"),
+		rapid.SampledFrom([]string{"0", "1", "3", "20%", "100%"}).Draw(t, "failures"))
+	mandatory := rapid.SampledFrom([][]string{nil, {"canary"}, {"west", "canary"}}).Draw(t, "mandatory")
+	switch rapid.IntRange(0, 2).Draw(t, "type") {
+	case 0:
+		return ocm.RolloutStrategy{Type: ocm.All}
+	case 1:
+		return inGroups(c, mandatory...)
+	}
+	return inSteps(rapid.SampledFrom([]string{"1", "2", "5", "30%", "100%"}).Draw(t, "concurrency"), c, mandatory...)
+}
+
+// drawInput makes a fleet in any state, also in such that the planner itself never comes to.
+func drawInput(t *rapid.T) Input {
+	in := Input{Strategy: drawStrategy(t), Revision: "r2", Groups: groupNames, Now: start}
+	for i := range rapid.IntRange(0, 9).Draw(t, "clusters") {
+		c := member(fmt.Sprintf("c%d", i), rapid.SampledFrom(append([]string{""}, groupNames...)).Draw(t, "group"),
+			rapid.SampledFrom([]Phase{ToApply, ToApply, Progressing, Soaking, Succeeded, Failed, TimedOut}).Draw(t, "phase"), up)
+		if c.Record.Phase != ToApply && rapid.IntRange(0, 2).Draw(t, "old") == 0 {
+			c.Record.Revision = "r1"
+		}
+		in.Clusters = append(in.Clusters, c)
+	}
+	return in
+}
+
+func disturb(t *rapid.T, in *Input) {
+	in.Now = in.Now.Add(time.Duration(rapid.IntRange(0, 150).Draw(t, "seconds")) * time.Second)
+	in.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
+	for i := range in.Clusters {
+		in.Clusters[i].Held = rapid.IntRange(0, 5).Draw(t, "held") == 0
+		in.Clusters[i].Observed = rapid.SampledFrom([]Observed{up, up, down, bad}).Draw(t, "observed")
+	}
+}
+
+func decide(t *rapid.T, in Input) Plan {
+	t.Helper()
+	p, err := Decide(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// write carries out one change. The MachineDeployment's controller has not seen a new template yet.
+func write(in *Input, change Change) {
+	for i := range in.Clusters {
+		c := &in.Clusters[i]
+		if c.Name != change.Cluster {
+			continue
+		}
+		c.Record = change.Record
+		if change.Apply {
+			c.Observed.Generation++
+		}
+	}
+}
+
+// TestNothingIsBegunBeyondTheBounds plays any fleet, with clusters that come and go, and a hub that may die after any
+// write.
+func TestNothingIsBegunBeyondTheBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			disturb(t, &in)
+			p := decide(t, in)
+			died := rapid.IntRange(0, len(p.Changes)).Draw(t, "writes")
+			for _, change := range p.Changes[:died] {
+				if change.Apply {
+					checkBegun(t, in, change)
+				}
+				write(&in, change)
+			}
+			if died == len(p.Changes) && len(decide(t, in).Changes) > 0 {
+				t.Fatalf("the plan changes again what it has just settled: %q, then %q", words(p), words(decide(t, in)))
+			}
+		}
+	})
+}
+
+// checkBegun checks one start against the objects as they are when it is written, by other means than the planner's.
+func checkBegun(t *rapid.T, in Input, change Change) {
+	t.Helper()
+	var begun Cluster
+	busy, failed := 0, map[string]int{}
+	size := map[string]int{}
+	for _, c := range in.Clusters {
+		phase := c.Record.Phase
+		ours := c.Record.Revision == in.Revision
+		size[c.Group]++
+		if ours && (phase == Failed || phase == TimedOut) {
+			failed[c.Group]++
+		}
+		if c.Name == change.Cluster {
+			begun = c
+		} else if phase == Progressing || ours && phase == Soaking {
+			busy++
+		}
+	}
+	if in.Paused || begun.Held || begun.Record.Revision == in.Revision {
+		t.Fatalf("%s is begun: paused %t, %+v", change.Cluster, in.Paused, begun)
+	}
+	var mandatory []ocm.MandatoryDecisionGroup
+	switch {
+	case in.Strategy.Progressive != nil:
+		s := in.Strategy.Progressive
+		mandatory = s.MandatoryDecisionGroups.MandatoryDecisionGroups
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxConcurrency, len(in.Clusters), true)
+		if begun.Record.Phase != Progressing && busy >= limit {
+			t.Fatalf("%s is begun while %d of %d are in progress", change.Cluster, busy, limit)
+		}
+		mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxFailures, len(in.Clusters), false)
+		if n := failedOutside(failed, mandatory); !isMandatory(mandatory, begun.Group) && n > mayFail {
+			t.Fatalf("%s is begun after %d failures, of which %d may be", change.Cluster, n, mayFail)
+		}
+	case in.Strategy.ProgressivePerGroup != nil:
+		s := in.Strategy.ProgressivePerGroup
+		mandatory = s.MandatoryDecisionGroups.MandatoryDecisionGroups
+		mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxFailures, size[begun.Group], false)
+		if failed[begun.Group] > mayFail {
+			t.Fatalf("%s is begun after %d failures in its group, of which %d may be", change.Cluster, failed[begun.Group], mayFail)
+		}
+	}
+	if isMandatory(mandatory, begun.Group) && failed[begun.Group] > 0 {
+		t.Fatalf("%s is begun after a failure in its mandatory group", change.Cluster)
+	}
+	for _, c := range in.Clusters {
+		if slices.Contains(begunBefore(mandatory, begun.Group), c.Group) &&
+			(c.Record.Revision != in.Revision || c.Record.Phase != Succeeded) {
+			t.Fatalf("%s is begun before %s of mandatory group %s has succeeded", change.Cluster, c.Name, c.Group)
+		}
+	}
+}
+
+func isMandatory(mandatory []ocm.MandatoryDecisionGroup, group string) bool {
+	return slices.ContainsFunc(mandatory, func(m ocm.MandatoryDecisionGroup) bool { return m.GroupName == group })
+}
+
+// begunBefore are the mandatory groups that come before a group.
+func begunBefore(mandatory []ocm.MandatoryDecisionGroup, group string) []string {
+	var before []string
+	for _, m := range mandatory {
+		if m.GroupName == group {
+			break
+		}
+		before = append(before, m.GroupName)
+	}
+	return before
+}
+
+func failedOutside(failed map[string]int, mandatory []ocm.MandatoryDecisionGroup) int {
+	total := 0
+	for group, n := range failed {
+		if !isMandatory(mandatory, group) {
+			total += n
+		}
+	}
+	return total
+}
+
+// TestARolloutEndsFromAnyStart plays fleets whose clusters have all come back and do well.
+func TestARolloutEndsFromAnyStart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		for range rapid.IntRange(0, 5).Draw(t, "disturbances") {
+			disturb(t, &in)
+			for _, change := range decide(t, in).Changes {
+				write(&in, change)
+			}
+		}
+		in.Paused = false
+		for i := range in.Clusters {
+			in.Clusters[i].Held, in.Clusters[i].Observed = false, up
+		}
+		for range 6*len(in.Clusters) + 1 {
+			p := decide(t, in)
+			for _, change := range p.Changes {
+				write(&in, change)
+			}
+			for i := range in.Clusters {
+				in.Clusters[i].Observed = up
+			}
+			if p.Done {
+				if p.Counts[Succeeded] != len(in.Clusters) {
+					t.Fatalf("done with %v", p.Counts)
+				}
+				return
+			}
+			in.Now = in.Now.Add(p.RecheckAfter)
+		}
+		t.Fatalf("it has no end: %+v", in)
+	})
+}
+
+// TestTheOrderOfTheInputDoesNotMatter also shows that a decision leaves its input as it was.
+func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		disturb(t, &in)
+		before := slices.Clone(in.Clusters)
+		p := decide(t, in)
+		if !slices.Equal(before, in.Clusters) {
+			t.Fatal("the decision changed its input")
+		}
+		in.Clusters = rapid.Permutation(in.Clusters).Draw(t, "order")
+		if again := decide(t, in); !reflect.DeepEqual(p, again) {
+			t.Fatalf("in another order the plan is another: %+v, %+v", p, again)
+		}
+	})
+}
+
+func FuzzAmount(f *testing.F) {
+	for _, seed := range []string{"0", "7", "25%", "100%", "101%", "-1", "", "%", "1e3", "4294967295", "99999999999999999999%"} {
+		f.Add(seed, 10)
+	}
+	f.Fuzz(func(t *testing.T, value string, total int) {
+		total = min(max(total, 0), 1000)
+		n, err := amount(intstr.FromString(value), total, true)
+		if err == nil && n < 0 || err != nil && n != 0 {
+			t.Errorf("%q of %d is %d, error %v", value, total, n, err)
+		}
+	})
+}

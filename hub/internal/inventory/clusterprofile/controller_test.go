@@ -1,0 +1,206 @@
+package clusterprofile
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	clusterprofilev1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+var (
+	environment *testenv.Environment
+	install     sync.Once
+)
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+const namespace = "default"
+
+// fixture is one Cluster, a controller that is called by hand, and a client that counts its writes.
+type fixture struct {
+	*WithT
+	t       *testing.T
+	cluster *v1alpha1.Cluster
+	direct  client.WithWatch
+	clock   *testclock.FakePassiveClock
+	events  *events.FakeRecorder
+	writes  hubtest.Writes
+	logic   *Controller
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, events: events.NewFakeRecorder(1000)}
+	install.Do(func() { f.Expect(testenv.ClusterProfiles.Install(t.Context(), environment.Client)).To(Succeed()) })
+	known := scheme.New()
+	f.Expect(clusterprofilev1alpha1.AddToScheme(known)).To(Succeed())
+	var err error
+	f.direct, err = client.NewWithWatch(environment.Config, client.Options{Scheme: known})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.clock = testclock.NewFakePassiveClock(time.Now())
+	counted := f.writes.Count(f.direct)
+	f.logic, err = New(Deps{
+		Access:    presence.Access{Clusters: counted, Objects: counted, Client: counted},
+		Namespace: namespace, Recorder: f.events, Clock: f.clock,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+
+	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name(), Labels: map[string]string{"env": "test", "app.kubernetes.io/instance": "argo"}}}
+	hubtest.Create(t, f.direct, f.cluster)
+	f.cluster.Status.KubernetesVersion, f.cluster.Status.ClusterUID, f.cluster.Status.AgentVersion = "v1.37.1", "3f0a", "v0.1.0"
+	f.cluster.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+	for _, kind := range []string{v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition, v1alpha1.ClusterTargetReachableCondition} {
+		f.say(kind, metav1.ConditionTrue)
+	}
+	return f
+}
+
+func (f *fixture) say(kind string, status metav1.ConditionStatus) {
+	f.t.Helper()
+	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, kind, status, v1alpha1.ReasonReady)
+}
+
+// reconcile lets the controller act until it writes no more.
+func (f *fixture) reconcile() reconcile.Result {
+	f.t.Helper()
+	for range 3 {
+		result, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", f.cluster.Name))
+		f.Expect(err).NotTo(HaveOccurred())
+		if f.writes.Total() == 0 {
+			return result
+		}
+	}
+	f.t.Fatal("the controller does not come to rest")
+	return reconcile.Result{}
+}
+
+func (f *fixture) profile() *clusterprofilev1alpha1.ClusterProfile {
+	f.t.Helper()
+	profile := &clusterprofilev1alpha1.ClusterProfile{}
+	err := f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: f.cluster.Name}, profile)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	f.Expect(err).NotTo(HaveOccurred())
+	return profile
+}
+
+func values(profile *clusterprofilev1alpha1.ClusterProfile) map[string]string {
+	values := map[string]string{}
+	for _, property := range profile.Status.Properties {
+		values[property.Name] = property.Value
+	}
+	return values
+}
+
+func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.cluster.Name))
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1}))
+	f.reconcile()
+	profile := f.profile()
+	f.Expect(profile.Labels).To(Equal(map[string]string{
+		"env": "test", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub, v1alpha1.ClusterNameLabel: f.cluster.Name,
+		clusterprofilev1alpha1.LabelClusterManagerKey: ManagerName,
+	}))
+	f.Expect(profile.Spec.DisplayName).To(Equal(f.cluster.Name))
+	f.Expect(profile.Spec.ClusterManager.Name).To(Equal(ManagerName))
+	f.Expect(profile.Status.Version.Kubernetes).To(Equal("v1.37.1"))
+	f.Expect(values(profile)).To(Equal(map[string]string{idProperty: "3f0a", agentProperty: "v0.1.0", acceptedProperty: "false", cpuProperty: "8"}))
+	for _, kind := range []string{clusterprofilev1alpha1.ClusterConditionControlPlaneHealthy, joinedCondition} {
+		f.Expect(meta.IsStatusConditionTrue(profile.Status.Conditions, kind)).To(BeTrue(), kind)
+	}
+
+	f.say(v1alpha1.ClusterAgentConnectedCondition, metav1.ConditionUnknown)
+	f.cluster.Status.ClusterUID = ""
+	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
+	f.reconcile()
+	profile = f.profile()
+	f.Expect(meta.FindStatusCondition(profile.Status.Conditions, clusterprofilev1alpha1.ClusterConditionControlPlaneHealthy).Status).To(Equal(metav1.ConditionUnknown))
+	f.Expect(values(profile)).NotTo(HaveKey(idProperty))
+}
+
+func TestCapacityIsWrittenNowAndThen(t *testing.T) {
+	f := newFixture(t)
+	f.reconcile()
+	f.cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
+	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval))
+	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "8"))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "9"))
+}
+
+func TestProfileIsRepairedAndLeavesWhatOthersWrite(t *testing.T) {
+	f := newFixture(t)
+	f.reconcile()
+	profile := f.profile()
+	profile.Labels["theirs"], profile.Labels["env"] = "x", "wrong"
+	profile.Spec.DisplayName = "wrong"
+	f.Expect(f.direct.Update(t.Context(), profile)).To(Succeed())
+	profile.Status.Properties = append(profile.Status.Properties, clusterprofilev1alpha1.Property{Name: "theirs", Value: "x", LastObservedTime: metav1.Now()})
+	f.Expect(f.direct.Status().Update(t.Context(), profile)).To(Succeed())
+	f.reconcile()
+	profile = f.profile()
+	f.Expect(profile.Labels).To(And(HaveKeyWithValue("theirs", "x"), HaveKeyWithValue("env", "test")))
+	f.Expect(profile.Spec.DisplayName).To(Equal(f.cluster.Name))
+	f.Expect(values(profile)).To(HaveKey("theirs"))
+}
+
+func TestProfileGoesWithItsClusterAndNotBefore(t *testing.T) {
+	f := newFixture(t)
+	f.reconcile()
+	known := f.logic.Clusters
+	f.logic.Clusters = behind{known}
+	f.reconcile()
+	f.Expect(f.profile()).NotTo(BeNil(), "a cache that is behind is no proof")
+	f.logic.Clusters = known
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.profile()).To(BeNil())
+}
+
+// behind is a reader that knows nothing yet.
+type behind struct{ client.Reader }
+
+func (behind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
+}
+
+func TestProfileOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	f := newFixture(t)
+	foreign := &clusterprofilev1alpha1.ClusterProfile{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.cluster.Name},
+		Spec:       clusterprofilev1alpha1.ClusterProfileSpec{ClusterManager: clusterprofilev1alpha1.ClusterManager{Name: "open-cluster-management"}},
+	}
+	hubtest.Create(t, f.direct, foreign)
+	f.reconcile()
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.profile().ResourceVersion).To(Equal(foreign.ResourceVersion))
+	f.Expect(f.events.Events).To(HaveLen(1), "told once")
+	f.Expect(<-f.events.Events).To(HavePrefix("Warning ClusterProfileConflict"))
+}

@@ -1,0 +1,100 @@
+package managedcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
+)
+
+// act carries a plan out. It returns when to look again for what can wait.
+func (c *Controller) act(ctx context.Context, in observed, next *plan) (time.Duration, error) {
+	var wait time.Duration
+	var managedErr, clusterErr, removeErr error
+	if next.managed != nil {
+		wait, managedErr = c.writeManaged(ctx, in.managed, next.managed)
+		if refused(managedErr) {
+			event := mirrorRefusedEvent(managedErr)
+			next.cluster, next.standing = withEvent(in, event), &event
+			wait, managedErr = refusedRetry, nil
+		}
+	}
+	if next.cluster != nil {
+		clusterErr = c.writeCluster(ctx, in, next)
+	}
+	if next.remove {
+		removeErr = inventory.Remove(ctx, c.Client, in.managed, mirrored)
+	}
+	return wait, errors.Join(inventory.IgnoreGone(managedErr), clusterErr, inventory.IgnoreGone(removeErr))
+}
+
+// writeManaged makes existing, if any, like wanted. State goes before taints: from the state Open Cluster
+// Management's own controller draws the same taints, and so has nothing to undo.
+func (c *Controller) writeManaged(ctx context.Context, existing, wanted *clusterv1.ManagedCluster) (time.Duration, error) {
+	if existing == nil {
+		existing = wanted.DeepCopy()
+		if err := c.Client.Create(ctx, existing, inventory.FieldManager); apierrors.IsAlreadyExists(err) {
+			return 0, nil // The cache will show whose it is, and wake us.
+		} else if err != nil {
+			return 0, fmt.Errorf("creating ManagedCluster %s: %w", wanted.Name, err)
+		}
+		status := wanted.Status
+		wanted = existing.DeepCopy()
+		wanted.Status = status
+	}
+	differs := inventory.Difference{
+		Spec:   !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec),
+		Status: !equality.Semantic.DeepEqual(existing.Status, wanted.Status),
+	}
+	var wait time.Duration
+	if differs.Status {
+		wait = c.throttle.Delay(existing.UID, !onlyResources(&existing.Status, &wanted.Status), c.Clock.Now())
+		differs.Status = wait == 0
+	}
+	return wait, inventory.Put(ctx, c.Client, existing, wanted, differs)
+}
+
+// refused tells whether the API server, or a webhook of Open Cluster Management, does not let the hub write a mirror. That
+// is for a person to change, and is not tried again and again.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// writeCluster makes the Cluster, if any, like the planned one.
+func (c *Controller) writeCluster(ctx context.Context, in observed, next *plan) error {
+	if in.cluster == nil {
+		return c.take(ctx, in.managed, next)
+	}
+	differs := inventory.Difference{Status: !equality.Semantic.DeepEqual(in.cluster.Status, next.cluster.Status)}
+	return client.IgnoreNotFound(inventory.Put(ctx, c.Client, in.cluster, next.cluster, differs))
+}
+
+// take makes a Cluster from managed. A name that no Cluster can have is said, not tried again and again.
+func (c *Controller) take(ctx context.Context, managed *clusterv1.ManagedCluster, next *plan) error {
+	err := c.Client.Create(ctx, next.cluster, inventory.FieldManager)
+	switch {
+	case apierrors.IsAlreadyExists(err): // The cache will show whose it is, and wake us.
+		return nil
+	case apierrors.IsInvalid(err):
+		refused := importRefusedEvent(managed.Name, err)
+		next.standing = &refused
+		return nil
+	case err != nil:
+		return fmt.Errorf("creating cluster %s: %w", managed.Name, err)
+	}
+	importedEvent(managed.Name).Send(c.Recorder, next.cluster)
+	return nil
+}
+
+// mirrored tells whether a Cluster is one that has a mirror.
+func mirrored(cluster *v1alpha1.Cluster) bool {
+	return cluster.DeletionTimestamp == nil && cluster.Annotations[v1alpha1.ImportedFromAnnotation] == ""
+}

@@ -1,0 +1,384 @@
+package managedcluster
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+var (
+	environment *testenv.Environment
+	install     sync.Once
+)
+
+func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+
+// fixture is one name, a controller that is called by hand, and a client that counts its writes.
+type fixture struct {
+	*WithT
+	t      *testing.T
+	name   string
+	direct client.WithWatch
+	clock  *testclock.FakePassiveClock
+	events *events.FakeRecorder
+	writes hubtest.Writes
+	logic  *Controller
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, name: hubtest.Name(), events: events.NewFakeRecorder(1000)}
+	install.Do(func() { f.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed()) })
+	known := scheme.New()
+	f.Expect(clusterv1.Install(known)).To(Succeed())
+	var err error
+	f.direct, err = client.NewWithWatch(environment.Config, client.Options{Scheme: known})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.clock = testclock.NewFakePassiveClock(time.Now())
+	counted := f.writes.Count(f.direct)
+	f.logic, err = New(Deps{
+		Access: presence.Access{Clusters: counted, Objects: counted, Client: counted}, Recorder: f.events, Clock: f.clock,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+	return f
+}
+
+// reconcile lets the controller act until it writes no more.
+func (f *fixture) reconcile() reconcile.Result {
+	f.t.Helper()
+	for range 4 {
+		result, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", f.name))
+		f.Expect(err).NotTo(HaveOccurred())
+		if f.writes.Total() == 0 {
+			return result
+		}
+	}
+	f.t.Fatal("the controller does not come to rest")
+	return reconcile.Result{}
+}
+
+func (f *fixture) cluster() *v1alpha1.Cluster {
+	f.t.Helper()
+	cluster := healthy(f.name)
+	status := cluster.Status
+	hubtest.Create(f.t, f.direct, cluster)
+	cluster.Status = status
+	for i := range cluster.Status.Conditions {
+		cluster.Status.Conditions[i].LastTransitionTime = metav1.NewTime(start)
+	}
+	f.Expect(f.direct.Status().Update(f.t.Context(), cluster)).To(Succeed())
+	return cluster
+}
+
+// foreign creates a ManagedCluster as Open Cluster Management's agent does.
+func (f *fixture) foreign(labels map[string]string) *clusterv1.ManagedCluster {
+	f.t.Helper()
+	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: labels}}
+	hubtest.Create(f.t, f.direct, managed)
+	return managed
+}
+
+func (f *fixture) accept(managed *clusterv1.ManagedCluster) {
+	f.t.Helper()
+	managed.Spec.HubAcceptsClient = true
+	f.Expect(f.direct.Update(f.t.Context(), managed)).To(Succeed())
+	meta.SetStatusCondition(&managed.Status.Conditions, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: "HubClusterAdminAccepted",
+	})
+	f.Expect(f.direct.Status().Update(f.t.Context(), managed)).To(Succeed())
+}
+
+func (f *fixture) managed() *clusterv1.ManagedCluster {
+	f.t.Helper()
+	managed := &clusterv1.ManagedCluster{}
+	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, managed)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	f.Expect(err).NotTo(HaveOccurred())
+	return managed
+}
+
+func (f *fixture) read() *v1alpha1.Cluster {
+	f.t.Helper()
+	cluster := &v1alpha1.Cluster{}
+	err := f.direct.Get(f.t.Context(), client.ObjectKey{Name: f.name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	f.Expect(err).NotTo(HaveOccurred())
+	return cluster
+}
+
+func (f *fixture) told() []string {
+	var told []string
+	for {
+		select {
+		case event := <-f.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
+
+func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
+	f := newFixture(t)
+	cluster := f.cluster()
+	_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1}))
+	f.reconcile()
+	shown := f.managed()
+	f.Expect(shown.Labels).To(HaveKeyWithValue("env", "test"))
+	f.Expect(shown.Labels).To(HaveKeyWithValue(v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub))
+	f.Expect(shown.Labels).NotTo(HaveKey(v1alpha1.ImportLabel))
+	f.Expect(shown.Spec.HubAcceptsClient).To(BeFalse())
+	f.Expect(shown.Status.Version.Kubernetes).To(Equal("v1.37.1"))
+	f.Expect(shown.Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("8")))
+	f.Expect(meta.IsStatusConditionTrue(shown.Status.Conditions, clusterv1.ManagedClusterConditionAvailable)).To(BeTrue())
+	f.Expect(shown.ManagedFields).To(HaveEach(HaveField("Manager", "hollowfleet-hub")))
+
+	for _, state := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionTrue} {
+		say(cluster, v1alpha1.ClusterAgentConnectedCondition, state)
+		f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
+		_, err = f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch ManagedCluster": 1, "patch ManagedCluster/status": 1}))
+		f.reconcile()
+		shown = f.managed()
+		f.Expect(meta.FindStatusCondition(shown.Status.Conditions, clusterv1.ManagedClusterConditionAvailable).Status).To(Equal(state))
+		if state == metav1.ConditionUnknown {
+			f.Expect(shown.Spec.Taints).To(ConsistOf(taint(clusterv1.ManagedClusterTaintUnreachable)))
+		} else {
+			f.Expect(shown.Spec.Taints).To(BeEmpty())
+		}
+	}
+	f.Expect(f.read().Labels).To(Equal(cluster.Labels), "the Cluster is the user's")
+	f.Expect(f.told()).To(BeEmpty())
+}
+
+func TestCapacityIsWrittenNowAndThen(t *testing.T) {
+	f := newFixture(t)
+	cluster := f.cluster()
+	f.reconcile()
+	cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
+	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval))
+	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("8")))
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
+	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("9")))
+}
+
+func TestMirrorGoesWithItsCluster(t *testing.T) {
+	f := newFixture(t)
+	cluster := f.cluster()
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed()).To(BeNil())
+}
+
+// TestMirrorStaysIfTheCacheKnowsNoCluster has a cache that is behind.
+func TestMirrorStaysIfTheCacheKnowsNoCluster(t *testing.T) {
+	f := newFixture(t)
+	f.cluster()
+	f.reconcile()
+	f.logic.Clusters = emptyReader{f.direct}
+	f.reconcile()
+	f.Expect(f.managed()).NotTo(BeNil())
+}
+
+// emptyReader finds nothing.
+type emptyReader struct{ client.Reader }
+
+func (emptyReader) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
+}
+
+func TestManagedClusterOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	f := newFixture(t)
+	foreign := f.foreign(map[string]string{"theirs": "x"})
+	f.cluster()
+	f.reconcile()
+	f.reconcile()
+	f.Expect(f.managed().ResourceVersion).To(Equal(foreign.ResourceVersion), "it was written")
+	condition := meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)
+	f.Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonManagedClusterConflict)))
+	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)), "told once")
+
+	f.Expect(f.direct.Delete(t.Context(), foreign)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed().Labels).To(HaveKey(v1alpha1.ManagedByLabel))
+	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
+
+	f.Expect(f.direct.Delete(t.Context(), f.read())).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed()).To(BeNil())
+}
+
+func TestForeignManagedClusterOutlivesTheCluster(t *testing.T) {
+	f := newFixture(t)
+	foreign := f.foreign(nil)
+	cluster := f.cluster()
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed().ResourceVersion).To(Equal(foreign.ResourceVersion))
+}
+
+func TestMirrorThatIsAcceptedIsLeftToOpenClusterManagement(t *testing.T) {
+	f := newFixture(t)
+	cluster := f.cluster()
+	f.reconcile()
+	f.accept(f.managed())
+	f.reconcile()
+	left := f.managed()
+	f.Expect(left.Labels).NotTo(HaveKey(v1alpha1.ManagedByLabel))
+	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning MirrorReleased"), HavePrefix("Warning "+v1alpha1.ReasonManagedClusterConflict)))
+	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed().ResourceVersion).To(Equal(left.ResourceVersion), "it is written or deleted")
+}
+
+func TestAcceptedManagedClusterIsTakenOnIfAskedFor(t *testing.T) {
+	f := newFixture(t)
+	managed := f.foreign(map[string]string{"env": "prod", "cluster.open-cluster-management.io/clusterset": "default"})
+	f.reconcile()
+	f.accept(managed)
+	f.reconcile()
+	f.Expect(f.read()).To(BeNil(), "it was not asked for")
+	managed.Labels[v1alpha1.ImportLabel] = "true"
+	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
+	f.reconcile()
+	cluster := f.read()
+	f.Expect(cluster.Spec.Acceptance).To(Equal(v1alpha1.AcceptancePending))
+	f.Expect(cluster.Spec.AcceptancePolicy).To(Equal(v1alpha1.AcceptanceManual))
+	f.Expect(cluster.Labels).To(Equal(map[string]string{"env": "prod", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
+	f.Expect(cluster.Annotations).To(HaveKeyWithValue(v1alpha1.ImportedFromAnnotation, Definition+"/"+f.name))
+	f.Expect(f.managed().ResourceVersion).To(Equal(managed.ResourceVersion), "the origin was written")
+	f.Expect(f.told()).To(HaveExactElements(And(HavePrefix("Normal Imported"), ContainSubstring("Label namespace "+f.name))))
+
+	cluster.Labels["mine"] = "x"
+	f.Expect(f.direct.Update(t.Context(), cluster)).To(Succeed())
+	managed.Labels["env"], managed.Labels["more"] = "test", "y"
+	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.read().Labels).To(Equal(map[string]string{"env": "test", "more": "y", "mine": "x", v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub}))
+
+	delete(managed.Labels, v1alpha1.ImportLabel)
+	f.Expect(f.direct.Update(t.Context(), managed)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.direct.Delete(t.Context(), managed)).To(Succeed())
+	f.reconcile()
+	f.reconcile()
+	f.Expect(f.read().DeletionTimestamp).To(BeNil())
+	f.Expect(f.managed()).To(BeNil(), "what came from there is not mirrored back")
+	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Normal ImportEnded"), HavePrefix("Warning ImportOriginGone")))
+}
+
+func TestManagedClusterThatIsNotAcceptedIsNotTakenOn(t *testing.T) {
+	f := newFixture(t)
+	f.foreign(map[string]string{v1alpha1.ImportLabel: "true"})
+	f.reconcile()
+	f.Expect(f.read()).To(BeNil())
+}
+
+func TestImportUnderANameThatNoClusterCanHaveIsRefusedOnce(t *testing.T) {
+	f := newFixture(t)
+	f.name = "kube-" + f.name
+	f.accept(f.foreign(map[string]string{v1alpha1.ImportLabel: "true"}))
+	for range 2 {
+		_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		f.Expect(err).NotTo(HaveOccurred())
+	}
+	f.Expect(f.read()).To(BeNil())
+	f.Expect(f.told()).To(HaveExactElements(And(HavePrefix("Warning ImportRefused"), ContainSubstring("reserved"))))
+}
+
+func TestForgetTakesTheConditionAway(t *testing.T) {
+	f := newFixture(t)
+	f.foreign(nil)
+	f.cluster()
+	f.reconcile()
+	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).NotTo(BeNil())
+	f.Expect(forget(t.Context(), f.direct)).To(Succeed())
+	f.Expect(meta.FindStatusCondition(f.read().Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
+	f.Expect(f.read().Status.Conditions).To(HaveLen(3), "the others stay")
+}
+
+func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
+	f := newFixture(t)
+	f.cluster()
+	limited := rest.CopyConfig(environment.Config)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: "hub-without-rights"}
+	without, err := client.NewWithWatch(limited, client.Options{Scheme: f.direct.Scheme()})
+	f.Expect(err).NotTo(HaveOccurred())
+	allowed := f.logic.Client
+	f.logic.Client = interceptor.NewClient(f.direct, interceptor.Funcs{
+		Create: func(ctx context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return without.Create(ctx, object, options...)
+		},
+	})
+	for range 2 {
+		result, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		f.Expect(err).NotTo(HaveOccurred())
+		f.Expect(result.RequeueAfter).To(Equal(refusedRetry))
+	}
+	cluster := &v1alpha1.Cluster{}
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, cluster)).To(Succeed())
+	mirrored := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)
+	f.Expect(mirrored).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonMirrorRefused),
+		HaveField("Message", ContainSubstring("hub-without-rights")))))
+	f.Expect(f.told()).To(HaveExactElements(HavePrefix("Warning "+v1alpha1.ReasonMirrorRefused)), "told once")
+
+	f.logic.Client = allowed
+	f.reconcile()
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, &clusterv1.ManagedCluster{})).To(Succeed())
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKey{Name: f.name}, cluster)).To(Succeed())
+	f.Expect(meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)).To(BeNil())
+}
+
+func TestTheHubMayJoinTheDefaultClusterSet(t *testing.T) {
+	f := newFixture(t)
+	f.Expect(manifests.Apply(t.Context(), f.direct, config.RBAC, "rbac/hub")).To(Succeed())
+	may := func(set string) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "hub", Groups: []string{"hollowfleet:hub"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: clusterv1.GroupName, Resource: "managedclustersets", Subresource: "join", Name: set, Verb: "create",
+			},
+		}}
+		err := f.direct.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}
+	f.Eventually(func() (bool, error) { return may("default") }).WithTimeout(time.Minute).Should(BeTrue(), "Open Cluster Management's webhook asks for it")
+	f.Expect(may("another")).To(BeFalse())
+}

@@ -1,0 +1,149 @@
+package machinedeployment
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
+		set := &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name, Labels: labels},
+			Spec: v1alpha1.MachineSetSpec{
+				ClusterName: f.cluster.Name, Replicas: new(int32(1)),
+				Selector: f.deployment.Spec.Selector, Template: *f.deployment.Spec.Template.DeepCopy(),
+			},
+		}
+		set.Spec.Template.Spec.Versions.Kubelet = version
+		hubtest.Create(t, f.direct, set)
+		return set
+	}
+	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
+	orphan("other-template", "v1.35.0", map[string]string{"app": "x"})
+	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
+	f.settle(func() {})
+	var owned []string
+	for _, set := range f.list() {
+		if metav1.IsControlledBy(&set, f.deployment) {
+			owned = append(owned, set.Name)
+		}
+	}
+	f.Expect(owned).To(ConsistOf(same.Name, "other-template"))
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(same), same)).To(Succeed())
+	f.Expect(same.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
+}
+
+// recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
+// same name.
+func (f *fixture) recreate(change func(*v1alpha1.MachineDeployment)) {
+	f.t.Helper()
+	f.refresh()
+	f.Expect(f.direct.Delete(f.t.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
+	}).WithTimeout(time.Minute).Should(BeTrue(), "the garbage collector orphans the sets")
+	next := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.deployment.Namespace, Name: f.deployment.Name}, Spec: *f.deployment.Spec.DeepCopy(),
+	}
+	change(next)
+	hubtest.Create(f.t, f.direct, next)
+	f.deployment = next
+}
+
+func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
+	upgraded := func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
+	}
+	for name, change := range map[string]func(*v1alpha1.MachineDeployment){
+		"by a rolling update": func(deployment *v1alpha1.MachineDeployment) { upgraded(deployment) },
+		"by recreation": func(deployment *v1alpha1.MachineDeployment) {
+			upgraded(deployment)
+			deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}
+		},
+		"in a surge group": func(deployment *v1alpha1.MachineDeployment) {
+			upgraded(deployment)
+			deployment.Spec.Strategy = rollingBy("1")
+			deployment.Spec.Strategy.RollingUpdate.SurgeGroup = "zones"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 4, nil)
+			f.settle(func() {})
+			f.recreate(change)
+			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 5), "replicas and surge") })
+			f.Expect(f.machines()).To(And(HaveLen(4), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+			for _, set := range f.list() {
+				f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue(), "a deletion in the foreground takes set %s with it", set.Name)
+			}
+		})
+	}
+	t.Run("in the middle of a rollout", func(t *testing.T) {
+		f := newFixture(t, 4, nil)
+		f.settle(func() {})
+		f.upgrade("v1.37.1")
+		for range 2 {
+			f.reconcile()
+			f.reconcileSets()
+		}
+		f.recreate(func(*v1alpha1.MachineDeployment) {})
+		f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 5), "replicas and surge") })
+		f.Expect(f.machines()).To(And(HaveLen(4), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+	})
+	t.Run("when its Machines are deleted", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		f.settle(func() {})
+		f.recreate(func(deployment *v1alpha1.MachineDeployment) {
+			upgraded(deployment)
+			deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete}
+		})
+		f.settle(func() {})
+		f.Expect(f.machines()).To(HaveLen(3))
+		f.Expect(f.direct.Delete(t.Context(), new(f.machines()[0]))).To(Succeed())
+		f.settle(func() {})
+		f.Expect(f.machines()).To(And(HaveLen(3), ContainElement(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+	})
+}
+
+// The sets of a selector that is no longer the deployment's are left alone, as apps/v1 does it; they take up no room.
+func TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.settle(func() {})
+	old := f.list()[0]
+	f.recreate(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Selector.MatchLabels = map[string]string{"app": "y"}
+		deployment.Spec.Template.Metadata.Labels = map[string]string{"app": "y"}
+	})
+	f.settle(func() {})
+	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
+	f.Expect(f.deployment.Status.Replicas).To(BeEquivalentTo(3))
+	progressing := f.condition(v1alpha1.ProgressingCondition)
+	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
+	f.Expect(progressing.Message).To(And(ContainSubstring("MachineSet "+old.Name), ContainSubstring("delete it")))
+	f.Expect(f.machines()).To(HaveLen(6))
+	var told []string
+	for _, event := range f.told() {
+		if strings.Contains(event, "LeftBehind") {
+			told = append(told, event)
+		}
+	}
+	f.Expect(told).To(ConsistOf(ContainSubstring(old.Name)), "it is told once")
+	f.Expect(f.direct.Delete(t.Context(), &old)).To(Succeed())
+	f.Eventually(func() string {
+		hubtest.FinishDeletions(t, f.direct, f.cluster.Name) // The garbage collector takes its time.
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		f.reconcile()
+		return f.condition(v1alpha1.ProgressingCondition).Message
+	}).WithTimeout(time.Minute).Should(BeEmpty())
+}

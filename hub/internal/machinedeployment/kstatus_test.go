@@ -1,0 +1,179 @@
+package machinedeployment
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+)
+
+// step lets the deployment be looked at once, so much later that its status is written.
+func (f *fixture) step() {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
+	f.reconcile()
+}
+
+// frozenFor freezes the cluster.
+func (f *fixture) frozenFor(reason string) {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
+	hubtest.Freeze(f.t, f.direct, f.cluster, freeze.Verdict{Frozen: true, Reason: reason, Message: "said by the test"}, f.clock.Now())
+	f.step()
+}
+
+// failNew lets all Machines of the present template fail.
+func (f *fixture) failNew(reason string) {
+	f.t.Helper()
+	for _, machine := range f.machines() {
+		if machine.Spec.Versions.Kubelet != f.deployment.Spec.Template.Spec.Versions.Kubelet {
+			continue
+		}
+		machine.Status.Phase, machine.Status.ErrorReason, machine.Status.ErrorMessage = v1alpha1.MachineFailed, reason, "said by the test"
+		f.Expect(f.direct.Status().Update(f.t.Context(), &machine)).To(Succeed())
+	}
+	f.step()
+}
+
+// midRollout begins a rollout and stops it in its middle.
+func (f *fixture) midRollout() {
+	f.t.Helper()
+	f.settle(func() {})
+	f.upgrade("v1.37.0")
+	f.step()
+	f.reconcileSets()
+	f.step()
+}
+
+// Each state of a MachineDeployment, with its conditions and what the kstatus library makes of them.
+func TestKStatus(t *testing.T) {
+	const none = ""
+	tests := map[string]struct {
+		make  func(*fixture)
+		ready metav1.ConditionStatus
+		// progress is Reconciling or Stalled with its reason; none for neither.
+		kind, reason string
+		want         status.Status
+	}{
+		"just created": {func(*fixture) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
+		"its first machines are made": {func(f *fixture) { f.step(); f.reconcileSets(); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
+		"rolled out": {func(f *fixture) { f.settle(func() {}) }, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"changed, and not looked at since": {func(f *fixture) { f.settle(func() {}); f.upgrade("v1.37.0") },
+			metav1.ConditionTrue, none, none, status.InProgressStatus},
+		"in the middle of a rollout": {(*fixture).midRollout,
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
+		"scaled up": {func(f *fixture) { f.settle(func() {}); f.scale(5); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingUp, status.InProgressStatus},
+		"scaled down": {func(f *fixture) { f.settle(func() {}); f.scale(1); f.step(); f.reconcileSets(); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingDown, status.InProgressStatus},
+		"scaled to zero": {func(f *fixture) { f.settle(func() {}); f.scale(0); f.settle(func() {}) },
+			metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"a machine is not ready": {func(f *fixture) {
+			f.settle(func() {})
+			hubtest.MarkReady(f.t, f.direct, &f.machines()[0], false, f.clock.Now())
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
+		"paused in the middle of a rollout": {func(f *fixture) { f.midRollout(); f.pause(); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPaused, status.InProgressStatus},
+		"paused at rest": {func(f *fixture) { f.settle(func() {}); f.pause(); f.step() },
+			metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"waits for a user to delete machines": {func(f *fixture) {
+			f.update(func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.Type = v1alpha1.OnDelete })
+			f.settle(func() {})
+			f.upgrade("v1.37.0")
+			f.settle(func() {})
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAwaitingRequest, status.InProgressStatus},
+		"past its deadline": {func(f *fixture) { f.midRollout(); f.clock.SetTime(f.clock.Now().Add(time.Hour)); f.step() },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonProgressDeadlineExceeded, status.FailedStatus},
+		"its kubelet is not supported": {func(f *fixture) { f.serves("v1.37.1"); f.settle(func() {}); f.upgrade("v1.99.0"); f.settle(func() {}) },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonUnsupportedKubeletVersion, status.FailedStatus},
+		"its class is missing": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorMachineClassNotFound) },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
+		"a machine ran into a timeout, and is replaced": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorCreationTimeout) },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
+		"too many machines are unhealthy": {func(f *fixture) {
+			f.settle(func() {})
+			set := f.list()[0]
+			hubtest.SetCondition(f.t, f.direct, &set, &set.Status.Conditions, v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
+		"frozen by a user": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonManualFreeze) },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonManualFreeze, status.InProgressStatus},
+		"frozen for another hub": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonHubRestored) },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubRestored, status.FailedStatus},
+		"its agent is silent": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonAgentSilent) },
+			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
+		"its agent is silent, and machines failed before": {func(f *fixture) {
+			f.step()
+			f.reconcileSets()
+			f.failNew(v1alpha1.ErrorMachineClassNotFound)
+			f.frozenFor(v1alpha1.ReasonAgentSilent)
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
+		"one of its sets has too many machines": {func(f *fixture) {
+			f.settle(func() {})
+			set := f.list()[0]
+			for range 5 {
+				hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace: set.Namespace, GenerateName: "intruder-", Labels: set.Spec.Template.Metadata.Labels,
+						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
+					},
+					Spec: v1alpha1.MachineSpec{ClusterName: f.cluster.Name, MachineTemplateBody: set.Spec.Template.Spec},
+				})
+			}
+			f.reconcileSets()
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
+		"being deleted": {func(f *fixture) {
+			f.settle(func() {})
+			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			test.make(f)
+			list := f.refresh().Status.Conditions
+			f.Expect(testenv.KStatus(t, f.deployment)).To(Equal(test.want), "%+v", list)
+			f.Expect(meta.FindStatusCondition(list, v1alpha1.ReadyCondition).Status).To(Equal(test.ready), "%+v", list)
+			for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+				condition := meta.FindStatusCondition(list, kind)
+				if kind != test.kind {
+					f.Expect(condition).To(BeNil(), "%+v", list)
+					continue
+				}
+				f.Expect(condition).NotTo(BeNil(), "%+v", list)
+				f.Expect(condition.Reason).To(Equal(test.reason))
+				f.Expect(condition.Message).NotTo(BeEmpty())
+			}
+			f.writes.Counts()
+			f.step()
+			f.step()
+			if test.want == status.CurrentStatus {
+				f.Expect(f.writes.Counts()).To(BeEmpty(), "what is at rest is not written")
+			}
+		})
+	}
+}
+
+func (f *fixture) scale(replicas int32) {
+	f.t.Helper()
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = &replicas })
+}
+
+func (f *fixture) pause() {
+	f.t.Helper()
+	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = true })
+}

@@ -1,0 +1,133 @@
+package machineset
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+)
+
+// step lets the set be looked at once, so much later that its status is written.
+func (f *fixture) step() {
+	f.t.Helper()
+	f.pass(time.Minute)
+	f.reconcile()
+}
+
+// available lets the set have all its Machines, and those be ready.
+func (f *fixture) available() {
+	f.t.Helper()
+	f.step()
+	f.step()
+	f.ready()
+	f.step()
+}
+
+// frozenFor freezes the cluster.
+func (f *fixture) frozenFor(reason string) {
+	f.t.Helper()
+	hubtest.SetCondition(f.t, f.direct, f.cluster, &f.cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionTrue, reason)
+	f.step()
+}
+
+// Each state of a MachineSet, with its conditions and what the kstatus library makes of them.
+func TestKStatus(t *testing.T) {
+	const none = ""
+	tests := map[string]struct {
+		make         func(*fixture)
+		ready        metav1.ConditionStatus
+		kind, reason string
+		want         status.Status
+	}{
+		"just created": {func(*fixture) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
+		"its machines are not ready": {func(f *fixture) { f.step(); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
+		"its machines are available": {(*fixture).available, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"changed, and not looked at since": {func(f *fixture) { f.available(); f.scale(5) },
+			metav1.ConditionTrue, none, none, status.InProgressStatus},
+		"scaled down": {func(f *fixture) { f.available(); f.scale(1); f.step(); f.step() },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingDown, status.InProgressStatus},
+		"scaled to zero": {func(f *fixture) {
+			f.available()
+			f.scale(0)
+			f.step()
+			hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name)
+			f.step()
+			f.step()
+		}, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"a machine is lost": {func(f *fixture) {
+			f.available()
+			hubtest.MarkReady(f.t, f.direct, f.machine(f.machines()[0].Name), false, f.clock.Now())
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
+		"its class is missing": {func(f *fixture) {
+			f.step()
+			f.fail(f.machines()[0].Name, v1alpha1.ErrorMachineClassNotFound)
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
+		"its kubelet is not supported": {func(f *fixture) {
+			f.step()
+			f.fail(f.machines()[0].Name, v1alpha1.ErrorUnsupportedKubeletVersion)
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorUnsupportedKubeletVersion, status.FailedStatus},
+		"a machine ran into a timeout, and is replaced": {func(f *fixture) {
+			f.available()
+			f.fail(f.machines()[0].Name, v1alpha1.ErrorHealthTimeout)
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
+		"too many machines are unhealthy": {func(f *fixture) {
+			f.connect()
+			f.available()
+			for _, machine := range f.machines() {
+				f.fail(machine.Name, v1alpha1.ErrorHealthTimeout)
+			}
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
+		"frozen by a user": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
+			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonManualFreeze, status.InProgressStatus},
+		"its agent is silent": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
+			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
+		"frozen for another hub": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonHubChanged) },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubChanged, status.FailedStatus},
+		"it has too many machines": {func(f *fixture) { f.rest(); f.intrude(5); f.step() },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
+		"being deleted": {func(f *fixture) {
+			f.available()
+			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			test.make(f)
+			list := f.refresh().Status.Conditions
+			f.Expect(testenv.KStatus(t, f.set)).To(Equal(test.want), "%+v", list)
+			f.Expect(meta.FindStatusCondition(list, v1alpha1.ReadyCondition).Status).To(Equal(test.ready), "%+v", list)
+			for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+				condition := meta.FindStatusCondition(list, kind)
+				if kind != test.kind {
+					f.Expect(condition).To(BeNil(), "%+v", list)
+					continue
+				}
+				f.Expect(condition).NotTo(BeNil(), "%+v", list)
+				f.Expect(condition.Reason).To(Equal(test.reason))
+				f.Expect(condition.Message).NotTo(BeEmpty())
+			}
+			f.writes.Counts()
+			f.step()
+			f.step()
+			if test.want == status.CurrentStatus {
+				f.Expect(f.writes.Counts()).To(BeEmpty(), "what is at rest is not written")
+			}
+		})
+	}
+}

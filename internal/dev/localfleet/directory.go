@@ -1,0 +1,165 @@
+package localfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/owneddir"
+)
+
+// dirKind is what a fleet's directory is marked as.
+const dirKind = "fleet"
+
+var (
+	// ErrNoFleet is wrapped when a directory holds no fleet, or is missing.
+	ErrNoFleet = errors.New("there is no fleet")
+	// ErrUnusable is wrapped when a directory holds other files, or a fleet that this version cannot end.
+	ErrUnusable = errors.New("this directory cannot be used for a fleet")
+	// ErrTaken is wrapped when a directory holds a fleet already, or what is left of one.
+	ErrTaken = errors.New("there is a fleet already")
+)
+
+// Take marks dir as a fleet's, for Options.DirID. It must be missing or empty. In the end it is removed itself if it is
+// empty then, and was missing or is temporary. The error wraps ErrTaken if a fleet is there.
+func Take(dir string, temporary bool) (id string, err error) {
+	owned, err := owneddir.Take(dir, dirKind, 0o755)
+	switch {
+	case errors.Is(err, owneddir.ErrTaken):
+		return "", fmt.Errorf("%w in %s", ErrTaken, dir)
+	case errors.Is(err, owneddir.ErrNotEmpty):
+		if state, stateErr := ReadState(dir); stateErr == nil {
+			return "", unmarked(dir, state)
+		}
+	}
+	if err != nil {
+		return "", unusable(err)
+	}
+	defer owned.Close()
+	if temporary {
+		err = owned.CountAsMade()
+	}
+	return owned.ID(), err
+}
+
+// unusable makes what a user can only remedy with another directory an ErrUnusable.
+func unusable(err error) error {
+	for _, known := range []error{owneddir.ErrNotEmpty, owneddir.ErrUnsafe, owneddir.ErrBusy} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: %w", ErrUnusable, err)
+		}
+	}
+	return err
+}
+
+// Check returns nil if dir is a fleet's directory. The error wraps ErrNoFleet if it is not, and says so of one that was
+// made before such directories were marked.
+func Check(dir string) error {
+	owned, err := open(dir)
+	if err == nil {
+		owned.Close()
+	}
+	return err
+}
+
+func open(dir string) (*owneddir.Directory, error) {
+	owned, err := owneddir.Open(dir, dirKind)
+	if errors.Is(err, owneddir.ErrNoMarker) {
+		if state, stateErr := ReadState(dir); stateErr == nil {
+			return nil, unmarked(dir, state)
+		}
+	}
+	if errors.Is(err, owneddir.ErrNoMarker) || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w in %s", ErrNoFleet, dir)
+	}
+	return owned, unusable(err)
+}
+
+// unmarked is the error for a fleet of a version that did not mark its directory.
+func unmarked(dir string, state State) error {
+	remedy := "its processes have ended: see what is in the directory, and remove it yourself"
+	if state.Keeper != nil && state.Keeper.Alive() {
+		remedy = fmt.Sprintf("move files of your own out of the directory, then end the fleet with \"kill %d\", after which that version removes the whole directory", state.Keeper.PID)
+	}
+	return fmt.Errorf("%w: the fleet in %s was started by an earlier version, which did not mark the files that it made, so this one removes nothing: %s", ErrUnusable, dir, remedy)
+}
+
+// begin takes the fleet's directory, or goes on with one that the caller has taken, and records the fleet there.
+func (f *Fleet) begin() error {
+	if f.options.DirID == "" {
+		id, err := Take(f.options.Dir, f.options.TemporaryDir)
+		if err != nil {
+			return err
+		}
+		f.options.DirID = id
+	}
+	owned, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer owned.Close()
+	return f.writeState()
+}
+
+// open opens the fleet's directory, if it is still the one that was taken.
+func (f *Fleet) open() (*owneddir.Directory, error) {
+	owned, err := open(f.options.Dir)
+	if err == nil && owned.ID() != f.options.DirID {
+		owned.Close()
+		return nil, fmt.Errorf("%w that was taken for this start in %s: another fleet is there now", ErrNoFleet, f.options.Dir)
+	}
+	return owned, err
+}
+
+func (f *Fleet) remove(ctx context.Context) ([]string, error) {
+	owned, err := f.open()
+	if errors.Is(err, ErrNoFleet) || errors.Is(err, owneddir.ErrBusy) {
+		return nil, nil // Another process has removed the files, or waits until the processes have ended.
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer owned.Close()
+	return f.state.remove(ctx, owned)
+}
+
+// remove removes the files of a fleet whose processes have ended.
+func (s State) remove(ctx context.Context, owned *owneddir.Directory) ([]string, error) {
+	for _, name := range s.Clusters {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return nil, fmt.Errorf("reading the state of the fleet in %s: clusters: %q is not a name: %s", owned.Path(), name, problems[0])
+		}
+		if err := simcluster.Delete(ctx, s.Simcluster, filepath.Join(owned.Path(), name)); err != nil {
+			return nil, err
+		}
+	}
+	return owned.Remove(s.files())
+}
+
+// credentialFiles are what an agent keeps in its credential directory; each is first written under another name.
+var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.key", "token", "kubeconfig"}
+
+// files are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
+func (s State) files() []string {
+	files := []string{stateFile, stateFile + newSuffix, "logs/" + KeeperName + ".log", "logs/hub.log"}
+	for _, name := range s.Clusters {
+		agent := "agents/" + name + "/"
+		files = append(files, name+"/", "logs/cluster-"+name+".log", "logs/agent-"+name+".log", agent+"bootstrap.kubeconfig")
+		for _, file := range credentialFiles {
+			files = append(files, agent+"credential/"+file, agent+"credential/."+file+"-*")
+		}
+		for _, user := range []string{hubUser, agentUser} {
+			kubeconfig := "kubeconfigs/" + name + "/" + user
+			files = append(files, kubeconfig+kubeconfigSuffix)
+			for _, server := range []Server{HubServer, TargetServer, HostServer} {
+				files = append(files, routedPath(kubeconfig+kubeconfigSuffix, server))
+			}
+		}
+	}
+	return files
+}

@@ -1,0 +1,122 @@
+package localfleet_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+)
+
+// precious makes a directory with files of others.
+func precious(t *testing.T) (dir string, unchanged func()) {
+	t.Helper()
+	g := NewWithT(t)
+	dir = t.TempDir()
+	files := map[string]string{"precious": "1", "logs/hub.log": "2", "hub/cluster.json": "3", ".hidden": "4"}
+	for name, content := range files {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
+	}
+	return dir, func() {
+		t.Helper()
+		for name, content := range files {
+			g.Expect(os.ReadFile(filepath.Join(dir, name))).To(BeEquivalentTo(content), name)
+		}
+		entries, err := os.ReadDir(dir)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(entries).To(HaveLen(len(files)), "nothing was written either")
+	}
+}
+
+func TestUpRefusesADirectoryWithFilesAndTouchesNone(t *testing.T) {
+	g := NewWithT(t)
+	dir, unchanged := precious(t)
+	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	g.Expect(err).To(MatchError(localfleet.ErrUnusable))
+	unchanged()
+}
+
+func TestDownOfADirectoryWithoutAFleetDoesNothing(t *testing.T) {
+	g := NewWithT(t)
+	dir, unchanged := precious(t)
+	left, err := localfleet.Down(t.Context(), dir)
+	g.Expect(err).To(MatchError(localfleet.ErrNoFleet))
+	g.Expect(left).To(BeEmpty())
+	unchanged()
+}
+
+func TestDownLeavesWhatTheFleetDidNotMake(t *testing.T) {
+	g := NewWithT(t)
+	dir, outside := filepath.Join(t.TempDir(), "fleet"), t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(outside, "c1.log"), nil, 0o600)).To(Succeed())
+	mark(g, dir, localfleet.State{Clusters: []string{"hub", "c1"}})
+	for _, name := range []string{"logs/hub.log", "logs/agent-c1.log", "agents/c1/credential/tls.key", "agents/c1/credential/.tls.key-123", "kubeconfigs/c1/hollowfleet-agent-to-host.kubeconfig", "precious", "logs/notes"} {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name), nil, 0o600)).To(Succeed())
+	}
+	g.Expect(os.Symlink(outside, filepath.Join(dir, "kubeconfigs", "hub"))).To(Succeed())
+	left, err := localfleet.Down(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(ConsistOf(filepath.Join(dir, "precious"), filepath.Join(dir, "logs/notes"), filepath.Join(dir, "kubeconfigs/hub")))
+	g.Expect(filepath.Join(dir, "precious")).To(BeAnExistingFile())
+	g.Expect(filepath.Join(outside, "c1.log")).To(BeAnExistingFile())
+	g.Expect(filepath.Join(dir, "agents")).NotTo(BeADirectory())
+
+	_, err = localfleet.Take(dir, false)
+	g.Expect(err).To(MatchError(localfleet.ErrUnusable), "what is left is not taken")
+}
+
+func TestAClusterNameThatLeadsOutIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	for _, name := range []string{"../other", "/etc", "", "a/b", "."} {
+		dir := filepath.Join(t.TempDir(), "fleet")
+		mark(g, dir, localfleet.State{Clusters: []string{name}})
+		_, err := localfleet.Down(t.Context(), dir)
+		g.Expect(err).To(MatchError(ContainSubstring("is not a name")), name)
+	}
+}
+
+func TestAFleetOfAnEarlierVersionIsExplained(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	self, err := process.Self()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(writeState(dir, localfleet.State{Keeper: &self})).To(Succeed())
+	_, err = localfleet.Down(t.Context(), dir)
+	g.Expect(err).To(MatchError(And(ContainSubstring("earlier version"), ContainSubstring("kill "))))
+	self.StartTicks++
+	g.Expect(writeState(dir, localfleet.State{Keeper: &self})).To(Succeed())
+	_, err = localfleet.Take(dir, false)
+	g.Expect(err).To(MatchError(ContainSubstring("its processes have ended")))
+	g.Expect(filepath.Join(dir, "fleet.json")).To(BeAnExistingFile())
+}
+
+// The command that starts a fleet can be killed after it has taken the directory, and before the fleet is recorded.
+func TestAStartThatWasKilledIsClearedAway(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	id, err := localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	log := localfleet.LogFile(dir, localfleet.KeeperName)
+	g.Expect(os.MkdirAll(filepath.Dir(log), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(log, nil, 0o600)).To(Succeed())
+	_, err = localfleet.Take(dir, false)
+	g.Expect(err).To(MatchError(localfleet.ErrTaken))
+	left, err := localfleet.Down(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(BeEmpty())
+	g.Expect(dir).NotTo(BeADirectory())
+
+	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	g.Expect(err).To(MatchError(localfleet.ErrNoFleet), "its keeper comes too late")
+	_, err = localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = localfleet.Up(t.Context(), localfleet.Options{Dir: dir, DirID: id, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	g.Expect(err).To(MatchError(ContainSubstring("another fleet is there now")))
+	g.Expect(localfleet.Check(dir)).To(Succeed())
+}

@@ -1,0 +1,288 @@
+// Package localfleet runs a whole fleet on one machine: a hub with its control plane, and simulated workload
+// clusters with an agent each, all as local processes on loopback.
+package localfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+const (
+	hubName = "hub"
+	// KeeperName is the name of the process that keeps a fleet, in its logs.
+	KeeperName    = "keeper"
+	clusterPrefix = "cluster "
+	// The users that hub and agents are in the control planes.
+	hubUser   = "hollowfleet-hub"
+	agentUser = "hollowfleet-agent"
+	// HollowNodeImage is the image name that agents put into hollow-node pods.
+	HollowNodeImage = "hollowfleet/hollow-node"
+	stopGrace       = 15 * time.Second
+	removeTimeout   = time.Minute
+)
+
+// Options say what fleet to start.
+type Options struct {
+	// Dir takes everything that the fleet writes. It must not exist yet, or be empty.
+	Dir string
+	// TemporaryDir says that Dir is for this fleet alone, and is to be removed with it even if it was there before.
+	TemporaryDir bool
+	// DirID is the ID that Take returned, if the caller has taken Dir already.
+	DirID string
+	// BinDir holds the built programs hub, agent, simcluster and hollow-node.
+	BinDir string
+	// Clusters are the names of the workload clusters.
+	Clusters []string
+	// Detached lets the fleet outlive this process; it is ended by Down.
+	Detached bool
+	// Owner is the process that the fleet is for. Default: this one.
+	Owner *process.Identity
+	// Kept says that the caller calls Keep, and ends the fleet when it gets SIGTERM.
+	Kept bool
+	// Credential is what the agents use on the hub. Default: certificates.
+	Credential v1alpha1.CredentialType
+	// HubArgs and AgentArgs are added to the command lines of hub and agents.
+	HubArgs, AgentArgs []string
+	// ControlPlaneArgs returns what is added to the command line of the simcluster of that name, FromHub or one of
+	// Clusters, whose data directory is dir. It may be nil.
+	ControlPlaneArgs func(name, dir string) ([]string, error)
+	// Route leads the connections of hub and agents another way than the direct one. It may be nil.
+	Route Route
+	// Progress is told what has been done, a line each. It may be nil.
+	Progress func(line string)
+}
+
+// Fleet is a running fleet.
+type Fleet struct {
+	options Options
+
+	// Hub is the hub's control plane, HubConfig and HubClient its administrator's, HubProcess the hub itself.
+	Hub        *simcluster.Cluster
+	HubConfig  *rest.Config
+	HubClient  client.WithWatch
+	HubProcess *process.Process
+	// Members are the workload clusters in the order of Options.Clusters.
+	Members []*Member
+
+	recording sync.Mutex
+	state     State
+}
+
+// Member is one workload cluster of a fleet.
+type Member struct {
+	Name string
+	// Cluster is its control plane, Client its administrator's client, Agent its agent.
+	Cluster *simcluster.Cluster
+	Client  client.WithWatch
+	Agent   *process.Process
+}
+
+// Up starts a fleet and returns when every cluster has its agent running. When it fails, or ctx ends, what
+// was started is ended again.
+func Up(ctx context.Context, options Options) (*Fleet, error) {
+	self, err := process.Self()
+	if err != nil {
+		return nil, err
+	}
+	owner := self
+	if options.Owner != nil {
+		owner = *options.Owner
+	}
+	fleet := &Fleet{options: options}
+	fleet.state = State{Owner: owner, Simcluster: fleet.binary("simcluster"), Clusters: slices.Concat([]string{hubName}, options.Clusters)}
+	if options.Kept {
+		fleet.state.Keeper = &self
+	}
+	for _, name := range options.Clusters {
+		fleet.Members = append(fleet.Members, &Member{Name: name})
+	}
+	if err := fleet.begin(); err != nil {
+		return nil, err
+	}
+	if err := fleet.up(ctx); err != nil {
+		return nil, errors.Join(err, fleet.Down()) //nolint:contextcheck // What ended ctx must not keep the fleet up.
+	}
+	return fleet, fleet.ready()
+}
+
+func (f *Fleet) up(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	hubReady := make(chan struct{})
+	group.Go(func() error {
+		if err := f.startHub(ctx); err != nil {
+			return err
+		}
+		close(hubReady)
+		return nil
+	})
+	for _, member := range f.Members {
+		group.Go(func() error {
+			if err := f.startCluster(ctx, member); err != nil {
+				return err
+			}
+			select {
+			case <-hubReady:
+				if err := f.Join(ctx, member); err != nil {
+					return err
+				}
+				return f.StartAgent(ctx, member)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	return group.Wait()
+}
+
+func (f *Fleet) startHub(ctx context.Context) error {
+	var err error
+	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, simcluster.HubComponents); err != nil {
+		return err
+	}
+	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
+		return err
+	}
+	install := exec.CommandContext(ctx, f.binary("hub"), "install", "--kubeconfig", f.Hub.AdminKubeconfig())
+	if output, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("running hub install: %w: %s", err, output)
+	}
+	return f.StartHubProcess(ctx)
+}
+
+func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
+	var err error
+	member.Cluster, member.Client, err = f.startControlPlane(ctx, member.Name, nil)
+	if err != nil {
+		return err
+	}
+	return manifests.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
+}
+
+func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.WithWatch, error) {
+	var args []string
+	if f.options.ControlPlaneArgs != nil {
+		var err error
+		if args, err = f.options.ControlPlaneArgs(name, f.dir(name)); err != nil {
+			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
+		}
+	}
+	cluster, err := simcluster.Start(ctx, simcluster.Options{
+		Name: name, Dir: f.dir(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binary("simcluster"), Components: components,
+		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
+		Args: args,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.record(cluster.Process); err != nil {
+		return nil, nil, errors.Join(err, cluster.Stop())
+	}
+	f.progress("%s: control plane ready", name)
+	restConfig, err := cluster.RESTConfig()
+	if err != nil {
+		return cluster, nil, err
+	}
+	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return cluster, nil, fmt.Errorf("making a client for cluster %s: %w", name, err)
+	}
+	return cluster, c, nil
+}
+
+// StartHubProcess starts the hub, also again after it has ended.
+func (f *Fleet) StartHubProcess(ctx context.Context) error {
+	kubeconfig, err := f.Hub.Kubeconfig(ctx, hubUser, "hollowfleet:hub")
+	if err != nil {
+		return err
+	}
+	if kubeconfig, _, err = f.routedKubeconfig(Link{From: FromHub, To: HubServer}, kubeconfig); err != nil {
+		return err
+	}
+	args := append([]string{
+		"--kubeconfig", kubeconfig, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+	}, f.options.HubArgs...)
+	f.HubProcess, err = f.start("hub", "hub", args)
+	return err
+}
+
+func (f *Fleet) start(name, program string, args []string) (*process.Process, error) {
+	started, err := process.Start(process.Spec{
+		Name: name, Path: f.binary(program), Args: args,
+		LogFile: LogFile(f.options.Dir, name), Detached: f.options.Detached,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return started, f.record(started)
+}
+
+// Down ends the fleet and removes its files. What is left in its directory because the fleet did not make it is reported to Progress.
+func (f *Fleet) Down() error {
+	var problems []error
+	stop := func(p *process.Process) {
+		if p != nil {
+			problems = append(problems, p.Stop(stopGrace))
+		}
+	}
+	stop(f.HubProcess)
+	for _, member := range f.Members {
+		stop(member.Agent)
+	}
+	var group errgroup.Group
+	for _, cluster := range f.controlPlanes() {
+		group.Go(cluster.Stop)
+	}
+	problems = append(problems, group.Wait())
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	left, err := f.remove(ctx)
+	for _, path := range left {
+		f.progress("left in place, because the fleet did not make it: %s", path)
+	}
+	return errors.Join(append(problems, err)...)
+}
+
+func (f *Fleet) controlPlanes() []*simcluster.Cluster {
+	var all []*simcluster.Cluster
+	for _, member := range f.Members {
+		if member.Cluster != nil {
+			all = append(all, member.Cluster)
+		}
+	}
+	if f.Hub != nil {
+		all = append(all, f.Hub)
+	}
+	return all
+}
+
+func (f *Fleet) dir(name string) string { return filepath.Join(f.options.Dir, name) }
+
+// kubeconfigDir has the kubeconfigs with which hub and agents reach the cluster of that name.
+func (f *Fleet) kubeconfigDir(name string) string {
+	return filepath.Join(f.options.Dir, "kubeconfigs", name)
+}
+
+func (f *Fleet) binary(name string) string { return filepath.Join(f.options.BinDir, name) }
+
+func (f *Fleet) progress(format string, args ...any) {
+	if f.options.Progress != nil {
+		f.options.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,125 @@
+package localfleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+)
+
+// stateFile lists a fleet's processes in its directory, so that another process can end them.
+const stateFile = "fleet.json"
+
+// newSuffix ends the name of the file that becomes the state file.
+const newSuffix = ".new"
+
+const (
+	// endGrace is longer than a control plane's own bound for a graceful stop.
+	endGrace = 30 * time.Second
+	// keeperGrace is longer than the end of a whole fleet takes.
+	keeperGrace = 3 * endGrace
+)
+
+// State is the content of a fleet's state file.
+type State struct {
+	// Owner is the process that the fleet is for: the one that started it, unless that says otherwise.
+	Owner process.Identity `json:"owner"`
+	// Keeper is a process that starts programs again which end, if there is one. It ends the whole fleet when it
+	// gets SIGTERM.
+	Keeper *process.Identity `json:"keeper,omitempty"`
+	// Ready tells that every agent has been started.
+	Ready bool `json:"ready,omitempty"`
+	// Simcluster is the program that runs the control planes.
+	Simcluster string `json:"simcluster"`
+	// Clusters are the names of the control planes, the hub's first. Each has a directory of that name.
+	Clusters []string `json:"clusters"`
+	// Processes in the order of their start.
+	Processes []process.Identity `json:"processes"`
+}
+
+func (f *Fleet) record(started *process.Process) error {
+	identity, err := started.Identity()
+	if err != nil {
+		return err
+	}
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	// Those that ended were replaced.
+	f.state.Processes = slices.DeleteFunc(f.state.Processes, func(p process.Identity) bool { return !p.Alive() })
+	f.state.Processes = append(f.state.Processes, identity)
+	return f.writeState()
+}
+
+func (f *Fleet) ready() error {
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.state.Ready = true
+	return f.writeState()
+}
+
+func (f *Fleet) writeState() error {
+	content, err := json.MarshalIndent(f.state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording the fleet: %w", err)
+	}
+	path := filepath.Join(f.options.Dir, stateFile)
+	if err := os.WriteFile(path+newSuffix, content, 0o644); err != nil {
+		return fmt.Errorf("recording the fleet: %w", err)
+	}
+	if err := os.Rename(path+newSuffix, path); err != nil {
+		return fmt.Errorf("recording the fleet: %w", err)
+	}
+	return nil
+}
+
+// ReadState reads the state of the fleet in dir.
+func ReadState(dir string) (State, error) {
+	var state State
+	content, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		return state, fmt.Errorf("reading the state of the fleet in %s: %w", dir, err)
+	}
+	if err := json.Unmarshal(content, &state); err != nil {
+		return state, fmt.Errorf("reading the state of the fleet in %s: %w", dir, err)
+	}
+	return state, nil
+}
+
+// Down ends the fleet in dir, whichever process started it, and removes its files. It returns the paths of what is left
+// there because the fleet did not make it. Without a fleet there it does nothing, and the error wraps ErrNoFleet. A keeper
+// that has only just been started may not be recorded yet, and can be given.
+func Down(ctx context.Context, dir string, started ...*process.Process) (left []string, err error) {
+	// As long as it is open here, the keeper leaves the removal to this process, which says what is left.
+	owned, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer owned.Close()
+	for _, keeper := range started {
+		if err := keeper.Stop(keeperGrace); err != nil {
+			return nil, err
+		}
+	}
+	state, err := ReadState(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if state.Keeper != nil {
+		if err := state.Keeper.End(ctx, keeperGrace); err != nil {
+			return nil, err
+		}
+	}
+	slices.Reverse(state.Processes)
+	for _, identity := range state.Processes {
+		if err := identity.End(ctx, endGrace); err != nil {
+			return nil, err
+		}
+	}
+	return state.remove(ctx, owned)
+}

@@ -1,0 +1,66 @@
+package localfleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+)
+
+func TestDownEndsWhatAnotherProcessStarted(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dir := filepath.Join(t.TempDir(), "fleet")
+	p, err := process.Start(process.Spec{
+		Name: "sleeper", Path: "/bin/sh", Args: []string{"-c", "while :; do sleep 0.05; done"}, LogFile: filepath.Join(t.TempDir(), "log"),
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	identity, err := p.Identity()
+	g.Expect(err).NotTo(HaveOccurred())
+	reused := identity
+	reused.StartTicks++
+	mark(g, dir, localfleet.State{Processes: []process.Identity{reused}})
+	_, err = localfleet.Down(ctx, dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(identity.Alive()).To(BeTrue(), "a process that only has the same ID is another's")
+
+	mark(g, dir, localfleet.State{Processes: []process.Identity{identity}})
+	_, err = localfleet.Down(ctx, dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(identity.Alive()).To(BeFalse())
+	g.Expect(dir).NotTo(BeADirectory())
+
+	_, err = localfleet.Down(ctx, dir)
+	g.Expect(err).To(MatchError(localfleet.ErrNoFleet), "without a fleet there is nothing to do")
+}
+
+func TestUpEndsWhatItStartedWhenAProgramIsMissing(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "fleet")
+	_, err := localfleet.Up(context.Background(), localfleet.Options{Dir: dir, BinDir: t.TempDir(), Clusters: []string{"c1"}})
+	g.Expect(err).To(MatchError(ContainSubstring("simcluster")))
+	g.Expect(dir).NotTo(BeADirectory())
+}
+
+// mark puts a fleet into dir.
+func mark(g Gomega, dir string, state localfleet.State) {
+	_, err := localfleet.Take(dir, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(writeState(dir, state)).To(Succeed())
+}
+
+func writeState(dir string, state localfleet.State) error {
+	content, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "fleet.json"), content, 0o600)
+}

@@ -1,0 +1,208 @@
+// Package simcluster runs the simcluster program: a whole Kubernetes control plane as local processes. It
+// knows the program by its command line and its ready.json only.
+package simcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+)
+
+// HubComponents are the components that a hub needs: nothing is scheduled there.
+var HubComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
+
+const (
+	readyPoll = 50 * time.Millisecond
+	// stopGrace is longer than the program's own bound for a graceful stop.
+	stopGrace = 30 * time.Second
+)
+
+// Options say which control plane to start.
+type Options struct {
+	// Name of the simulated cluster.
+	Name string
+	// Dir keeps its data, and nothing else; a second start on the same Dir goes on with it.
+	Dir string
+	// LogFile takes the program's own output, KubeconfigDir the kubeconfigs that are minted. Both are outside of Dir.
+	LogFile, KubeconfigDir string
+	// Binary is the path of the simcluster program.
+	Binary string
+	// Components to run. Default all.
+	Components []string
+	// Images maps an image name to the directory whose programs its podhost runs for it.
+	Images map[string]string
+	// Detached lets the cluster outlive this process.
+	Detached bool
+	// Args are further arguments of "simcluster start".
+	Args []string
+}
+
+// Ready is what a running cluster says of itself in its ready.json.
+type Ready struct {
+	Name            string               `json:"name"`
+	Server          string               `json:"server"`
+	AdminKubeconfig string               `json:"adminKubeconfig"`
+	CAFile          string               `json:"caFile"`
+	SupervisorPID   int                  `json:"supervisorPID"`
+	Components      map[string]Component `json:"components"`
+	PodhostNode     string               `json:"podhostNode"`
+	Version         string               `json:"version"`
+}
+
+// Component is one process of a cluster.
+type Component struct {
+	PID int    `json:"pid"`
+	Log string `json:"log"`
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	options         Options
+	adminKubeconfig string
+	// Process is the supervisor.
+	Process *process.Process
+}
+
+// Start starts a cluster and waits until it is ready or ctx is done. A cluster that does not become ready is
+// ended.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	args := []string{"start", "--name", options.Name, "--data-dir", options.Dir}
+	if len(options.Components) > 0 {
+		args = append(args, "--components", strings.Join(options.Components, ","))
+	}
+	for _, image := range slices.Sorted(maps.Keys(options.Images)) {
+		args = append(args, "--image", image+"="+options.Images[image])
+	}
+	if options.Detached {
+		args = append(args, "--exit-with-parent=false")
+	}
+	supervisor, err := process.Start(process.Spec{
+		Name: "cluster " + options.Name, Path: options.Binary, Args: append(args, options.Args...),
+		LogFile: options.LogFile, Detached: options.Detached,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cluster := &Cluster{options: options, Process: supervisor}
+	err = supervisor.Wait(ctx, readyPoll, func(context.Context) (bool, error) {
+		ready, err := cluster.Ready()
+		cluster.adminKubeconfig = ready.AdminKubeconfig
+		// A file with another process ID is of an earlier run.
+		return err == nil && ready.SupervisorPID == supervisor.PID(), err
+	})
+	if err != nil {
+		return nil, errors.Join(err, supervisor.Stop(stopGrace))
+	}
+	return cluster, nil
+}
+
+// Name of the cluster.
+func (c *Cluster) Name() string { return c.options.Name }
+
+// Dir is the cluster's data directory.
+func (c *Cluster) Dir() string { return c.options.Dir }
+
+// AdminKubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) AdminKubeconfig() string { return c.adminKubeconfig }
+
+// Ready reads what the cluster says of itself now.
+func (c *Cluster) Ready() (Ready, error) {
+	return ReadReady(c.options.Dir)
+}
+
+// ReadReady reads the ready.json of the cluster in dir.
+func ReadReady(dir string) (Ready, error) {
+	var ready Ready
+	content, err := os.ReadFile(filepath.Join(dir, "ready.json"))
+	if err != nil {
+		return ready, fmt.Errorf("reading the state of the cluster in %s: %w", dir, err)
+	}
+	if err := json.Unmarshal(content, &ready); err != nil {
+		return ready, fmt.Errorf("reading the state of the cluster in %s: %w", dir, err)
+	}
+	return ready, nil
+}
+
+// RESTConfig is the administrator's client configuration, without client-side rate limits.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	ready, err := c.Ready()
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", ready.AdminKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's kubeconfig of cluster %s: %w", c.options.Name, err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// Kubeconfig mints a kubeconfig with a client certificate of its own and returns its path.
+func (c *Cluster) Kubeconfig(ctx context.Context, user string, groups ...string) (string, error) {
+	if err := os.MkdirAll(c.options.KubeconfigDir, 0o700); err != nil {
+		return "", fmt.Errorf("making the directory for the kubeconfigs of cluster %s: %w", c.options.Name, err)
+	}
+	out := filepath.Join(c.options.KubeconfigDir, strings.NewReplacer(":", "_", "/", "_").Replace(user)+".kubeconfig")
+	args := []string{"kubeconfig", "--user", user, "--out", out}
+	for _, group := range groups {
+		args = append(args, "--group", group)
+	}
+	return out, c.run(ctx, args...)
+}
+
+// Component does one of stop, start, kill, pause and resume with a component such as "kube-apiserver".
+func (c *Cluster) Component(ctx context.Context, action, name string) error {
+	return c.run(ctx, "component", action, name)
+}
+
+func (c *Cluster) run(ctx context.Context, args ...string) error {
+	return run(ctx, c.options.Binary, c.options.Dir, args...)
+}
+
+func run(ctx context.Context, binary, dir string, args ...string) error {
+	command := exec.CommandContext(ctx, binary, append(args, "--data-dir", dir)...)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("running simcluster %s in %s: %w: %s", args[0], dir, err, output)
+	}
+	return nil
+}
+
+// Stop ends the cluster; its data stays.
+func (c *Cluster) Stop() error { return c.Process.Stop(stopGrace) }
+
+// Delete removes the files of a cluster that has ended, also those that it has outside of its directory. What others
+// put into its directory stays.
+func Delete(ctx context.Context, binary, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil // It has never been started.
+	}
+	if err != nil {
+		return fmt.Errorf("deleting the cluster in %s: %w", dir, err)
+	}
+	return run(ctx, binary, dir, "delete")
+}
+
+// Kill ends the supervisor with SIGKILL and returns when it is gone.
+func (c *Cluster) Kill() error {
+	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-c.Process.Done()
+	return nil
+}

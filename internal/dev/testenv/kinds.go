@@ -1,0 +1,104 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+)
+
+// Kinds are CustomResourceDefinitions that another project publishes in its Go module.
+type Kinds struct {
+	// Module is the module's path, and Dir the directory in it.
+	Module, Dir string
+	// Names are the names of the definitions there.
+	Names []string
+}
+
+// Kinds that others install on a hub.
+var (
+	ManagedClusters = Kinds{
+		Module: "open-cluster-management.io/api", Dir: "cluster/v1",
+		Names: []string{"managedclusters.cluster.open-cluster-management.io"},
+	}
+	ClusterProfiles = Kinds{
+		Module: "sigs.k8s.io/cluster-inventory-api", Dir: "config/crd/bases",
+		Names: []string{"clusterprofiles.multicluster.x-k8s.io", "placementdecisions.multicluster.x-k8s.io"},
+	}
+)
+
+const kindsPoll = 100 * time.Millisecond
+
+// Install installs kinds as the version of the module that go.mod names has them.
+func (k Kinds) Install(ctx context.Context, c client.Client) error {
+	listed, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", k.Module).Output()
+	if err != nil {
+		return fmt.Errorf("looking for module %s: %w", k.Module, err)
+	}
+	dir := strings.TrimSpace(string(listed))
+	if dir == "" {
+		return errors.New("looking for module " + k.Module + ": it is not downloaded")
+	}
+	return manifests.InstallCRDs(ctx, c, os.DirFS(dir), k.Dir)
+}
+
+// Uninstall removes kinds with all their objects, and returns when they are gone.
+func (k Kinds) Uninstall(ctx context.Context, c client.Client) error {
+	for _, name := range k.Names {
+		if err := uninstall(ctx, c, name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// uninstall removes one definition. It lists the objects first: should the API server have to begin with that while it
+// removes them, it may put the removal off for minutes (its retry meets a conflict with its own last write, and the news
+// of that write wakes no controller; updateCustomResourceDefinition in apiextensions-apiserver's crd_finalizer.go).
+func uninstall(ctx context.Context, c client.Client, name string) error {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, definition); err != nil {
+		return err
+	}
+	objects := &unstructured.UnstructuredList{}
+	objects.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: definition.Spec.Group, Version: definition.Spec.Versions[0].Name, Kind: definition.Spec.Names.ListKind,
+	})
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, kindsPoll, StartTimeout, true, func(ctx context.Context) (bool, error) {
+		last = c.List(ctx, objects)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for its objects to be served: %w", errors.Join(err, last))
+	}
+	if err := c.Delete(ctx, found); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, kindsPoll, StartTimeout, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(found), found)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for it to go: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Package testenv gives tests a real API server, run by the simcluster program.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+// StartTimeout bounds the start of one control plane, generously: tests of several packages start theirs at
+// the same time.
+const StartTimeout = 3 * time.Minute
+
+// BinDir is the directory of the built programs: $HOLLOWFLEET_BIN, else bin in the repository's root.
+func BinDir() (string, error) {
+	if dir := os.Getenv("HOLLOWFLEET_BIN"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("looking for the built programs: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return filepath.Join(dir, "bin"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("looking for the built programs: no go.work above the working directory: set HOLLOWFLEET_BIN to the directory that make build fills")
+		}
+	}
+}
+
+// Binary is the path of one built program. One that is not there is an error that says how to build it.
+func Binary(name string) (string, error) {
+	dir, err := BinDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("program %s is not built: run make build (%w)", name, err)
+	}
+	return path, nil
+}
+
+// Environment is a control plane with Hollowfleet's kinds installed.
+type Environment struct {
+	Cluster *simcluster.Cluster
+	// Config is the administrator's client configuration, without rate limits.
+	Config *rest.Config
+	// Client is the administrator's uncached client.
+	Client client.Client
+
+	binary, dir string
+}
+
+// Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub.
+// The caller must Stop it.
+func Start(ctx context.Context) (*Environment, error) {
+	binary, err := Binary("simcluster")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "hollowfleet-test-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for the control plane: %w", err)
+	}
+	environment := &Environment{binary: binary, dir: dir}
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
+	defer cancel()
+	environment.Cluster, err = simcluster.Start(ctx, simcluster.Options{
+		Name: "test", Dir: environment.data(), Binary: binary, Components: simcluster.HubComponents,
+		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
+	})
+	if err != nil {
+		return nil, errors.Join(err, environment.remove()) //nolint:contextcheck // What ended ctx must not keep the files.
+	}
+	if err := environment.install(ctx); err != nil {
+		return nil, errors.Join(err, environment.Stop()) //nolint:contextcheck // What ended ctx must not keep it running.
+	}
+	return environment, nil
+}
+
+func (e *Environment) install(ctx context.Context) error {
+	var err error
+	if e.Config, err = e.Cluster.RESTConfig(); err != nil {
+		return err
+	}
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme.New()}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return manifests.InstallCRDs(ctx, e.Client, config.CRDs, "crd")
+}
+
+// data is the data directory of the control plane.
+func (e *Environment) data() string { return filepath.Join(e.dir, "data") }
+
+// Stop ends the control plane and removes its data.
+func (e *Environment) Stop() error { return errors.Join(e.Cluster.Stop(), e.remove()) }
+
+// remove removes the directory that Start made for itself alone, under a name that nothing else had.
+func (e *Environment) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	return errors.Join(simcluster.Delete(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
+}
