@@ -56,7 +56,7 @@ func TestHubWritesOncePerMachineAndNothingAtRest(t *testing.T) {
 			return 0
 		}
 		return cluster.Status.Machines.Ready
-	}).WithTimeout(30 * time.Second).Should(BeEquivalentTo(machines))
+	}).WithTimeout(2 * time.Minute).Should(BeEquivalentTo(machines))
 	// The last write may be on the API server before it is counted here, and others may follow at their pace.
 	r.Eventually(func(g Gomega) {
 		r.writes.Total()
@@ -84,7 +84,7 @@ func TestHubRollsOutScalesAndFreezes(t *testing.T) {
 		r.Expect(r.direct.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 		return meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition)
 	}
-	r.Eventually(frozen).WithTimeout(30*time.Second).Should(BeTrue(), "the freeze of a cluster wakes its deployments")
+	r.Eventually(frozen).WithTimeout(2*time.Minute).Should(BeTrue(), "the freeze of a cluster wakes its deployments")
 	r.update(deployment, func() { deployment.Spec.Replicas = new(int32(0)) })
 	r.Consistently(func() []v1alpha1.Machine { return hubtest.Machines(t, r.direct, deployment.Namespace) }).
 		WithTimeout(3 * time.Second).Should(HaveEach(HaveField("DeletionTimestamp", BeNil())))
@@ -155,7 +155,7 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 		}
 		return string(condition.Status) + " " + condition.Reason
 	}
-	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonNeverSeen))
+	r.Eventually(connected).WithTimeout(2 * time.Minute).Should(Equal("Unknown " + v1alpha1.ReasonNeverSeen))
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "m"},
 		Spec:       v1alpha1.MachineSpec{ClusterName: cluster.Name, MachineTemplateBody: hubtest.Template(nil).Spec},
@@ -169,13 +169,13 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 		r.Expect(r.direct.Update(t.Context(), lease)).To(Succeed())
 		return connected()
 	}
-	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
-	r.Eventually(func() *v1alpha1.MachineCounts { renew(); return cluster.Status.Machines }).WithTimeout(30*time.Second).
+	r.Eventually(renew).WithTimeout(2 * time.Minute).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Eventually(func() *v1alpha1.MachineCounts { renew(); return cluster.Status.Machines }).WithTimeout(2*time.Minute).
 		Should(HaveValue(HaveField("Ready", BeEquivalentTo(1))), "there is no more to be told")
 	version := cluster.ResourceVersion
 	r.Consistently(renew).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
 	r.Expect(cluster.ResourceVersion).To(Equal(version), "renewals cause no write")
-	r.Eventually(connected).WithTimeout(30 * time.Second).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
+	r.Eventually(connected).WithTimeout(2 * time.Minute).Should(Equal("Unknown " + v1alpha1.ReasonLeaseExpired))
 	r.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
 	stale := func() []metav1.Condition {
 		machine := hubtest.Machines(t, r.direct, cluster.Name)[0]
@@ -183,9 +183,9 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 		return machine.Status.Conditions
 	}
 	marker := HaveField("Type", v1alpha1.MachineStaleCondition)
-	r.Eventually(stale).WithTimeout(30 * time.Second).Should(ContainElement(marker))
-	r.Eventually(renew).WithTimeout(30 * time.Second).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
-	r.Eventually(func() []metav1.Condition { renew(); return stale() }).WithTimeout(30 * time.Second).ShouldNot(ContainElement(marker))
+	r.Eventually(stale).WithTimeout(2 * time.Minute).Should(ContainElement(marker))
+	r.Eventually(renew).WithTimeout(2 * time.Minute).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	r.Eventually(func() []metav1.Condition { renew(); return stale() }).WithTimeout(2 * time.Minute).ShouldNot(ContainElement(marker))
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }
 
@@ -193,7 +193,7 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r := start(t)
 	r.Expect(r.get(r.health, "/healthz")).To(Equal(http.StatusOK))
 	r.deployment(1)
-	r.Eventually(r.measured).WithTimeout(30 * time.Second).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
+	r.Eventually(r.measured).WithTimeout(2 * time.Minute).Should(And(ContainSubstring("hollowfleet_hub_machines_created_total"), ContainSubstring("hollowfleet_hub_cluster_frozen")))
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: hub.DefaultNamespace, Name: "hollowfleet-hub"}
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())

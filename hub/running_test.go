@@ -105,7 +105,7 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(hub.DefaultShutdownTimeout + 5*time.Second):
+		case <-time.After(hub.DefaultShutdownTimeout + time.Minute):
 			return fmt.Errorf("the hub did not stop")
 		}
 	}
@@ -145,7 +145,7 @@ func (r *running) deployment(replicas int32) *v1alpha1.MachineDeployment {
 	r.Eventually(func() string {
 		r.Expect(r.direct.Get(r.t.Context(), client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		return cluster.Status.Namespace
-	}).WithTimeout(30 * time.Second).Should(Equal(cluster.Name))
+	}).WithTimeout(2 * time.Minute).Should(Equal(cluster.Name))
 	labels := map[string]string{"app": "x"}
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "pool"},

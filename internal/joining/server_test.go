@@ -25,7 +25,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 var environment *testenv.Environment
 

@@ -20,7 +20,7 @@ var environment *testenv.Environment
 
 func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 func TestUsable(t *testing.T) {
 	established := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}

@@ -13,7 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func startShell(t *testing.T, script string) *process.Process {
 	t.Helper()

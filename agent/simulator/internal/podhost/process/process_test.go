@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // childVariable makes this test program launch a process and wait, so that a
 // test can kill the launcher.
