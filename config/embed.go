@@ -1,5 +1,5 @@
 // Package config carries the manifests that a hub and an agent need in their clusters, as generated from
-// the code by make manifests.
+// the code by make manifests, and applies them by server-side apply.
 package config
 
 import "embed"

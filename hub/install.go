@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -20,15 +19,15 @@ func Install(ctx context.Context, target *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := manifests.InstallCRDs(ctx, direct, config.CRDs, "crd"); err != nil {
+	if err := config.InstallCRDs(ctx, direct, config.CRDs, "crd"); err != nil {
 		return err
 	}
 	// Before the roles, so that no agent has rights without it.
-	if err := manifests.Apply(ctx, direct, config.Admission, "admission"); err != nil {
+	if err := config.Apply(ctx, direct, config.Admission, "admission"); err != nil {
 		return err
 	}
 	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {
-		if err := manifests.Apply(ctx, direct, config.RBAC, dir); err != nil {
+		if err := config.Apply(ctx, direct, config.RBAC, dir); err != nil {
 			return err
 		}
 	}

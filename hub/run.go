@@ -34,9 +34,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machine"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -150,7 +148,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker) error {
 	recorder, live := hub.GetEventRecorder(leaderLease), undecodable.Reader(hub.GetAPIReader())
 	now := clock.RealClock{}
-	agents, worked, snapshots := &witness.Agents{}, witness.NewSets(now), snapshot.New()
+	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now,
 		Heartbeat: options.Heartbeat, Undecodable: tracker,
@@ -162,7 +160,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	safety := overshoot.Limits{Up: options.SafetyUp, Down: options.SafetyDown}
+	safety := plan.OvershootLimits{Up: options.SafetyUp, Down: options.SafetyDown}
 	sets, err := machineset.New(machineset.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
 		Safety: safety, SafetyPeriod: options.SafetyPeriod,

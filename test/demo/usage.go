@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/hollowfleet/hollowfleet/internal/shell"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
 // printHowToUse tells what a kept fleet offers. What needs no kubectl comes first: a fresh machine has none.
@@ -28,5 +28,5 @@ And if you have kubectl:
   kubectl --kubeconfig %[4]s get nodes -o wide
 End it:
   make demo-down
-`, shell.Quote(fleet.hub.Kubeconfig), first.Name, deploymentName, shell.Quote(first.Kubeconfig), shell.Quote(fleet.dir), last.Name)
+`, joining.ShellQuote(fleet.hub.Kubeconfig), first.Name, deploymentName, joining.ShellQuote(first.Kubeconfig), joining.ShellQuote(fleet.dir), last.Name)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 )
 
 // Wait bounds an Eventually against the API server. It is long, because a machine with much else to do is slow.
@@ -55,7 +54,7 @@ func Environment(t *testing.T) *testenv.Environment {
 		}
 		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload"} {
 			var files fs.FS = config.RBAC
-			if errStart = manifests.Apply(context.Background(), environment.Client, files, dir); errStart != nil {
+			if errStart = config.Apply(context.Background(), environment.Client, files, dir); errStart != nil {
 				return
 			}
 		}

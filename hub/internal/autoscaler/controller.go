@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaler/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
@@ -63,7 +62,7 @@ func (c *Controller[T, P]) Reconcile(ctx context.Context, request reconcile.Requ
 	if !scaled || current.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}
-	in := plan.Input{
+	in := Input{
 		Template: group.template, Annotations: current.GetAnnotations(),
 		Held: group.paused || freeze.OfCondition("", current, group.conditions).Frozen,
 	}
@@ -71,7 +70,7 @@ func (c *Controller[T, P]) Reconcile(ctx context.Context, request reconcile.Requ
 	if in.Class, err = c.class(ctx, current.GetNamespace(), group.template); err != nil {
 		return reconcile.Result{}, err
 	}
-	if decided := plan.Decide(in); decided.Write {
+	if decided := Decide(in); decided.Write {
 		klog.FromContext(ctx).V(2).Info("Writing annotations for cluster-autoscaler", "annotations", decided.Annotations)
 		return reconcile.Result{}, c.apply(ctx, current, decided.Annotations)
 	}

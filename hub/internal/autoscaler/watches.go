@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -86,7 +85,7 @@ func usersOf(c client.Client, newList func() client.ObjectList) handler.MapFunc 
 		for _, user := range itemsOf(list) {
 			group, _ := groupOf(user)
 			if reference := group.template.ProviderConfig.ValueRef; reference != nil && reference.Name == class.GetName() {
-				requests = append(requests, predicates.Request(user.GetNamespace(), user.GetName()))
+				requests = append(requests, reconciler.Request(user.GetNamespace(), user.GetName()))
 			}
 		}
 		return requests

@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -15,7 +14,7 @@ func TestTheKindsHaveRateLimitersOfTheirOwn(t *testing.T) {
 	shared := controller.Options{MaxConcurrentReconciles: 3, RateLimiter: reconciler.Retries()}
 	deployments, sets := ofOneKind(shared), ofOneKind(shared)
 	g.Expect(deployments.MaxConcurrentReconciles).To(Equal(3))
-	request := predicates.Request("c1", "pool")
+	request := reconciler.Request("c1", "pool")
 	for range 5 {
 		deployments.RateLimiter.When(request)
 	}

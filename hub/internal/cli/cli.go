@@ -13,9 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/overview"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -99,9 +97,9 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
 		Version:     version.Here(), SilenceUsage: true, SilenceErrors: true,
 	},
-		cluster.NewCommand(hub), freeze.NewFreeze(hub), freeze.NewUnfreeze(hub), rollout.NewCommand(hub),
-		local.NewCommand(hub), overview.NewStatus(hub), overview.NewVersion(hub),
-		overview.NewSupportBundle(hub),
+		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub), rollout.NewCommand(hub),
+		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
+		NewSupportBundle(hub),
 	)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdutil.AsUsage(err) })

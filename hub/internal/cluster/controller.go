@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
@@ -44,7 +43,7 @@ type Deps struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	// Agents is told of every agent that is heard.
-	Agents *witness.Agents
+	Agents *freeze.Agents
 	Clock  clock.Clock
 	// Heartbeat is for what Clusters leave open; what it leaves open itself is v1alpha1.DefaultHeartbeat.
 	Heartbeat v1alpha1.Heartbeat
@@ -56,11 +55,11 @@ type Deps struct {
 type Controller struct {
 	Deps
 	heartbeats *heartbeats
-	throttle   statusthrottle.Throttle
+	throttle   reconciler.StatusThrottle
 }
 
 // countsInterval is that of the counts of Machines: the longer they go on changing, the less often they are written.
-var countsInterval = statusthrottle.Bounds{First: 2 * statusthrottle.Interval, Longest: statusthrottle.Longest}
+var countsInterval = reconciler.StatusBounds{First: 2 * reconciler.StatusInterval, Longest: reconciler.LongestStatusInterval}
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {

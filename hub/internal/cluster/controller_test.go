@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -35,7 +35,7 @@ type fixture struct {
 	direct  client.WithWatch
 	cluster *v1alpha1.Cluster
 	clock   *testclock.FakeClock
-	agents  *witness.Agents
+	agents  *freeze.Agents
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
 	logic   *Controller
@@ -44,7 +44,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, acceptance v1alpha1.Acceptance) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.clock = testclock.NewFakeClock(time.Now())
 	f.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: hubtest.Name()}, Spec: v1alpha1.ClusterSpec{Acceptance: acceptance}}
 	hubtest.Create(t, f.direct, f.cluster)

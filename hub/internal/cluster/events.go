@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func namespaceCreatedEvent(name string) eventrecorder.Event {
-	return eventrecorder.Normal("NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name))
+func namespaceCreatedEvent(name string) reconciler.Event {
+	return reconciler.NormalEvent("NamespaceCreated", "Accept", fmt.Sprintf("Created namespace %s", name))
 }
 
-func accessRevokedEvent(cluster *v1alpha1.Cluster, namespace namespaceState) eventrecorder.Event {
+func accessRevokedEvent(cluster *v1alpha1.Cluster, namespace namespaceState) reconciler.Event {
 	why := "spec.acceptance was changed to " + string(cluster.Spec.Acceptance) + "; its namespace, Machines and Nodes stay"
 	switch {
 	case cluster.DeletionTimestamp != nil:
@@ -30,7 +30,7 @@ func accessRevokedEvent(cluster *v1alpha1.Cluster, namespace namespaceState) eve
 	case cluster.Accepted():
 		why = "its namespace is gone; its Nodes stay"
 	}
-	return eventrecorder.Normal("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
+	return reconciler.NormalEvent("AccessRevoked", "Revoke", fmt.Sprintf("Took access to the hub from the agent of cluster %s: %s", cluster.Name, why))
 }
 
 // told are the conditions whose turns are worth an event, with the status that is worth a warning.
@@ -45,8 +45,8 @@ var told = []struct {
 
 // turnEvents are the events of conditions that turned. A condition that appears in the state in which every
 // cluster begins tells nothing.
-func turnEvents(before, after []metav1.Condition) []eventrecorder.Event {
-	var turned []eventrecorder.Event
+func turnEvents(before, after []metav1.Condition) []reconciler.Event {
+	var turned []reconciler.Event
 	for _, row := range told {
 		old, now := meta.FindStatusCondition(before, row.condition), meta.FindStatusCondition(after, row.condition)
 		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason {
@@ -59,7 +59,7 @@ func turnEvents(before, after []metav1.Condition) []eventrecorder.Event {
 		if old == nil && now.Reason == v1alpha1.ReasonNotFrozen {
 			continue
 		}
-		if slices.ContainsFunc(turned, func(other eventrecorder.Event) bool { return other.Reason == now.Reason }) {
+		if slices.ContainsFunc(turned, func(other reconciler.Event) bool { return other.Reason == now.Reason }) {
 			continue // It follows from a condition above, for the same reason.
 		}
 		kind := corev1.EventTypeNormal
@@ -70,7 +70,7 @@ func turnEvents(before, after []metav1.Condition) []eventrecorder.Event {
 		if now.Message != "" {
 			note += ": " + now.Message
 		}
-		turned = append(turned, eventrecorder.Event{Type: kind, Reason: now.Reason, Action: "Observe", Note: note})
+		turned = append(turned, reconciler.Event{Type: kind, Reason: now.Reason, Action: "Observe", Note: note})
 	}
 	return turned
 }
@@ -89,33 +89,33 @@ func starts(frozen *metav1.Condition, list []metav1.Condition) bool {
 }
 
 // skewEvent is the event of a clock skew that changed and is too great.
-func skewEvent(before, after *metav1.Duration) (eventrecorder.Event, bool) {
+func skewEvent(before, after *metav1.Duration) (reconciler.Event, bool) {
 	if after == nil || after.Duration.Abs() <= warnSkew || before != nil && *before == *after {
-		return eventrecorder.Event{}, false
+		return reconciler.Event{}, false
 	}
 	direction := "ahead of"
 	if after.Duration < 0 {
 		direction = "behind"
 	}
-	return eventrecorder.Warning("ClockSkew", "Observe", fmt.Sprintf(
+	return reconciler.WarningEvent("ClockSkew", "Observe", fmt.Sprintf(
 		"The clock of the agent is %s %s the hub's: set it, or certificates and tokens begin and end at the wrong time",
 		after.Duration.Abs(), direction)), true
 }
 
 // orphansEvent is the event of orphans that have become more.
-func orphansEvent(before, after *v1alpha1.Orphans) (eventrecorder.Event, bool) {
+func orphansEvent(before, after *v1alpha1.Orphans) (reconciler.Event, bool) {
 	if after == nil {
-		return eventrecorder.Event{}, false
+		return reconciler.Event{}, false
 	}
 	if before == nil {
 		before = &v1alpha1.Orphans{}
 	}
 	if after.Instances <= before.Instances && after.Nodes <= before.Nodes && after.CertificateRequests <= before.CertificateRequests {
-		return eventrecorder.Event{}, false
+		return reconciler.Event{}, false
 	}
-	return eventrecorder.Warning("OrphansFound", "Observe", fmt.Sprintf(
+	return reconciler.WarningEvent("OrphansFound", "Observe", fmt.Sprintf(
 		"The workload cluster has %d instances, %d nodes and requests of %d nodes for certificates without a Machine on the hub, which are left alone: %s",
-		after.Instances, after.Nodes, after.CertificateRequests, eventrecorder.Few(after.Names))), true
+		after.Instances, after.Nodes, after.CertificateRequests, reconciler.ListFew(after.Names))), true
 }
 
 // emitEvents sends the events of a change of status.

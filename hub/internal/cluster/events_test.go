@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 func TestTurnsOfTheFreezeAreTold(t *testing.T) {
@@ -16,12 +16,12 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 		return []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
 	}
 	thawed := []metav1.Condition{{Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotFrozen}}
-	warning := func(reason, note string) []eventrecorder.Event {
-		return []eventrecorder.Event{{Type: corev1.EventTypeWarning, Reason: reason, Action: "Observe", Note: note}}
+	warning := func(reason, note string) []reconciler.Event {
+		return []reconciler.Event{{Type: corev1.EventTypeWarning, Reason: reason, Action: "Observe", Note: note}}
 	}
 	tests := map[string]struct {
 		before, after []metav1.Condition
-		want          []eventrecorder.Event
+		want          []reconciler.Event
 	}{
 		"a cluster that is new":    {nil, thawed, nil},
 		"nothing":                  {thawed, thawed, nil},
@@ -35,21 +35,21 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 		},
 		"an agent that starts": {
 			thawed, frozen(v1alpha1.ReasonStarting, "it proves the API servers"),
-			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonStarting, Action: "Observe", Note: "Frozen is True: it proves the API servers"}},
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonStarting, Action: "Observe", Note: "Frozen is True: it proves the API servers"}},
 		},
 		"an agent that has just joined": {
 			nil, append(frozen(v1alpha1.ReasonTargetUnreachable, "not known yet"), metav1.Condition{
 				Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonStarting,
 			}),
-			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTargetUnreachable, Action: "Observe", Note: "Frozen is True: not known yet"}},
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTargetUnreachable, Action: "Observe", Note: "Frozen is True: not known yet"}},
 		},
 		"an agent that compares its caches": {
 			thawed, frozen(v1alpha1.ReasonRelisting, "it takes a few seconds"),
-			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRelisting, Action: "Observe", Note: "Frozen is True: it takes a few seconds"}},
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRelisting, Action: "Observe", Note: "Frozen is True: it takes a few seconds"}},
 		},
 		"the thaw": {
 			frozen(v1alpha1.ReasonAgentSilent, "silent"), thawed,
-			[]eventrecorder.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNotFrozen, Action: "Observe", Note: "Frozen is False"}},
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNotFrozen, Action: "Observe", Note: "Frozen is False"}},
 		},
 	}
 	for _, reason := range []string{

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -138,7 +138,7 @@ func lease(cluster string, at time.Time) *coordinationv1.Lease {
 func TestThousandLeasesWakeNobody(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(start)
-	c := &Controller{Deps: Deps{Agents: &witness.Agents{}, Clock: clock}, heartbeats: newHeartbeats()}
+	c := &Controller{Deps: Deps{Agents: &freeze.Agents{}, Clock: clock}, heartbeats: newHeartbeats()}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -219,7 +219,7 @@ func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 // Who may write Leases in any namespace must not fill the hub's memory with them.
 func TestOthersLeasesAreForgottenWhenTheyAreGone(t *testing.T) {
 	g := NewWithT(t)
-	c := &Controller{Deps: Deps{Clock: testclock.NewFakeClock(start), Agents: &witness.Agents{}}, heartbeats: newHeartbeats()}
+	c := &Controller{Deps: Deps{Clock: testclock.NewFakeClock(start), Agents: &freeze.Agents{}}, heartbeats: newHeartbeats()}
 	leases := c.leases()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()

@@ -18,8 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -39,7 +38,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&coordinationv1.Lease{}, c.leases()).
 		WatchesRawSource(source.Func(c.silences)).
 		WatchesRawSource(source.Func(c.repairs)).
-		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(predicates.MachineCounts())).
+		Watches(&v1alpha1.Machine{}, counted(), builder.WithPredicates(machinestate.Changed())).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {
@@ -50,13 +49,13 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	if name := object.GetLabels()[v1alpha1.ClusterNameLabel]; name != "" {
-		return []reconcile.Request{predicates.Request("", name)}
+		return []reconcile.Request{reconciler.Request("", name)}
 	}
 	return nil
 }
 
 func named(_ context.Context, namespace client.Object) []reconcile.Request {
-	return []reconcile.Request{predicates.Request("", namespace.GetName())}
+	return []reconcile.Request{reconciler.Request("", namespace.GetName())}
 }
 
 // orphans tells of orphans when they are reported. The two statuses are known here alone: a hub that starts later does
@@ -86,7 +85,7 @@ func (c *Controller) leases() handler.EventHandler {
 			c.Agents.Forget(lease.Namespace)
 		}
 		if news {
-			q.Add(predicates.Request("", lease.Namespace))
+			q.Add(reconciler.Request("", lease.Namespace))
 		}
 	}
 	return handler.Funcs{
@@ -102,14 +101,14 @@ func (c *Controller) leases() handler.EventHandler {
 
 // silences wakes a Cluster when its agent has fallen silent.
 func (c *Controller) silences(ctx context.Context, q queue) error {
-	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(predicates.Request("", cluster)) })
+	go c.heartbeats.watch(ctx, c.Clock, func(cluster string) { q.Add(reconciler.Request("", cluster)) })
 	return nil
 }
 
 // repairs wakes a Cluster when an object of it cannot be decoded, or can be again.
 func (c *Controller) repairs(_ context.Context, q queue) error {
 	if c.Undecodable != nil {
-		c.Undecodable.Notify(func(namespace string) { q.Add(predicates.Request("", namespace)) })
+		c.Undecodable.Notify(func(namespace string) { q.Add(reconciler.Request("", namespace)) })
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ func (c *Controller) repairs(_ context.Context, q queue) error {
 // counted wakes a Cluster for its Machines, many changes at once.
 func counted() handler.EventHandler {
 	wakeLater := func(machine client.Object, q queue) {
-		q.AddAfter(predicates.Request("", machine.GetNamespace()), statusthrottle.Interval)
+		q.AddAfter(reconciler.Request("", machine.GetNamespace()), reconciler.StatusInterval)
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wakeLater(e.Object, q) },

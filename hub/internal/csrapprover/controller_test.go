@@ -28,9 +28,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -94,7 +94,7 @@ func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequ
 }
 
 func (f *fixture) reconcile() error {
-	_, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", RequestOf(f.cluster.Name)))
+	_, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", RequestOf(f.cluster.Name)))
 	return err
 }
 
@@ -285,5 +285,5 @@ func TestWakesForTheClustersAcceptanceOnly(t *testing.T) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "x"})
 		c.Labels = map[string]string{"x": "y"}
 	})).To(BeFalse())
-	g.Expect(requestOf(t.Context(), before)).To(ConsistOf(predicates.Request("", "hollowfleet-agent-a")))
+	g.Expect(requestOf(t.Context(), before)).To(ConsistOf(reconciler.Request("", "hollowfleet-agent-a")))
 }

@@ -7,30 +7,30 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // decisionEvent is what to tell of a decision; nothing of one that is no news.
-func decisionEvent(request string, decision Decision) (eventrecorder.Event, bool) {
+func decisionEvent(request string, decision Decision) (reconciler.Event, bool) {
 	switch decision.Verdict {
 	case Approve:
-		return eventrecorder.Normal("CertificateApproved", "Approve", fmt.Sprintf("Approved %s: %s", request, decision.Message)), true
+		return reconciler.NormalEvent("CertificateApproved", "Approve", fmt.Sprintf("Approved %s: %s", request, decision.Message)), true
 	case Deny:
-		return eventrecorder.Warning("CertificateDenied", "Deny", fmt.Sprintf("Denied %s: %s: %s", request, decision.Reason, decision.Message)), true
+		return reconciler.WarningEvent("CertificateDenied", "Deny", fmt.Sprintf("Denied %s: %s: %s", request, decision.Reason, decision.Message)), true
 	case Wait:
-		return eventrecorder.Normal("JoinRequested", "Wait", fmt.Sprintf("%s waits: %s", request, decision.Message)), true
+		return reconciler.NormalEvent("JoinRequested", "Wait", fmt.Sprintf("%s waits: %s", request, decision.Message)), true
 	case Leave:
 	}
-	return eventrecorder.Event{}, false
+	return reconciler.Event{}, false
 }
 
-func tokenDeletedEvent(secret string) eventrecorder.Event {
-	return eventrecorder.Normal("JoinTokenDeleted", "Delete", fmt.Sprintf("Deleted Secret kube-system/%s: the agent that joined with this token is connected", secret))
+func tokenDeletedEvent(secret string) reconciler.Event {
+	return reconciler.NormalEvent("JoinTokenDeleted", "Delete", fmt.Sprintf("Deleted Secret kube-system/%s: the agent that joined with this token is connected", secret))
 }
 
 // joinedAgainEvent warns of a certificate for a client with a join token of a cluster that has an agent.
-func joinedAgainEvent(request string, decision Decision) eventrecorder.Event {
-	return eventrecorder.Warning("JoinedAgain", "Approve", fmt.Sprintf(
+func joinedAgainEvent(request string, decision Decision) reconciler.Event {
+	return reconciler.WarningEvent("JoinedAgain", "Approve", fmt.Sprintf(
 		"Approved %s although the cluster has joined before: %s. If no user has let its agent join again, set its spec.acceptance to Denied", request, decision.Message))
 }
 

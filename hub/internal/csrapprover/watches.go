@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // SetupWithManager lets manager run the controller.
@@ -45,7 +45,7 @@ func candidate(object client.Object) bool {
 }
 
 func requestOf(_ context.Context, cluster client.Object) []reconcile.Request {
-	return []reconcile.Request{predicates.Request("", RequestOf(cluster.GetName()))}
+	return []reconcile.Request{reconciler.Request("", RequestOf(cluster.GetName()))}
 }
 
 // acceptance lets changes of a Cluster pass that may decide a request that waits, or that show that its token is spent.

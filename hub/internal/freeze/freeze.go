@@ -182,3 +182,11 @@ func OfCondition(kind string, object metav1.Object, conditions []metav1.Conditio
 	}
 	return Verdict{Frozen: true, Reason: frozen.Reason, Message: fmt.Sprintf("%s %s is frozen: %s", kind, object.GetName(), frozen.Message)}
 }
+
+// OfOvershoot freezes a set that has far more Machines than were asked for, as message says. An empty one freezes nothing.
+func OfOvershoot(message string) Verdict {
+	if message == "" {
+		return Verdict{}
+	}
+	return Verdict{Frozen: true, Reason: v1alpha1.ReasonOvershoot, Message: message}
+}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // SetupWithManager lets manager run the controller.
@@ -77,5 +77,5 @@ func (c *Controller) unmarked(ctx context.Context, object client.Object) []recon
 	if wanted, known := Marker(cluster); !known || marked(machine, wanted) {
 		return nil
 	}
-	return []reconcile.Request{predicates.Request("", cluster.Name)}
+	return []reconcile.Request{reconciler.Request("", cluster.Name)}
 }

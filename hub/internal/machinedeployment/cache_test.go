@@ -19,7 +19,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -275,7 +274,7 @@ func (f *fixture) counting() {
 	f.t.Helper()
 	counted := f.writes.Count(f.direct)
 	told := &recorder{writes: &f.writes, seen: map[string]int{}}
-	worked := witness.NewSets(f.clock)
+	worked := machineset.NewSets(f.clock)
 	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: told, Agents: f.agents, Sets: worked, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(counted, counted, logic)

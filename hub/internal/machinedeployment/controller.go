@@ -17,11 +17,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -41,21 +39,21 @@ type Deps struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	// Agents tells which agents this process has heard.
-	Agents *witness.Agents
+	Agents *freeze.Agents
 	// Sets, if not nil, knows sooner than their status which generation of each set was worked on.
-	Sets *witness.Sets
+	Sets *machineset.Sets
 	// Snapshots, if not nil, passes the Machines that were read live on to the sets.
-	Snapshots *snapshot.Machines
+	Snapshots *machineset.Snapshots
 	Clock     clock.PassiveClock
-	// Safety says how many Machines of a set are too many. Default overshoot.Defaults.
-	Safety overshoot.Limits
+	// Safety says how many Machines of a set are too many. Default machinesets.DefaultOvershootLimits.
+	Safety machinesets.OvershootLimits
 }
 
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
 type Controller struct {
 	Deps
 	started  time.Time
-	throttle statusthrottle.Throttle
+	throttle reconciler.StatusThrottle
 	steps    stepBatcher
 	refused  refusals
 	// milestones are what the progress deadline is measured by.
@@ -68,8 +66,8 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineDeployment controller: a dependency is missing")
 	}
-	if deps.Safety == (overshoot.Limits{}) {
-		deps.Safety = overshoot.Defaults
+	if deps.Safety == (machinesets.OvershootLimits{}) {
+		deps.Safety = machinesets.DefaultOvershootLimits
 	}
 	return &Controller{Deps: deps, started: deps.Clock.Now(), surges: newSurges()}, nil
 }
@@ -142,7 +140,7 @@ func (c *Controller) statusDelay(before *v1alpha1.MachineDeploymentStatus, deplo
 }
 
 // countsInterval is that of the counts of a deployment: the longer a rollout takes, the less often they are written.
-var countsInterval = statusthrottle.Bounds{First: 2 * statusthrottle.Interval, Longest: 6 * statusthrottle.Interval}
+var countsInterval = reconciler.StatusBounds{First: 2 * reconciler.StatusInterval, Longest: 6 * reconciler.StatusInterval}
 
 // trackStep takes in that there is nothing to do now: while sets still have to work on the last step, the next one begins.
 func (c *Controller) trackStep(s *scope, now time.Time) {

@@ -18,11 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -39,17 +37,17 @@ type fixture struct {
 	cluster    *v1alpha1.Cluster
 	deployment *v1alpha1.MachineDeployment
 	clock      *testclock.FakePassiveClock
-	agents     *witness.Agents
+	agents     *freeze.Agents
 	events     *events.FakeRecorder
 	writes     hubtest.Writes
 	runner     reconcile.Reconciler
 	sets       reconcile.Reconciler
-	snapshots  *snapshot.Machines
+	snapshots  *machineset.Snapshots
 }
 
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -65,8 +63,8 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
-	worked := witness.NewSets(f.clock)
-	f.snapshots = snapshot.New()
+	worked := machineset.NewSets(f.clock)
+	f.snapshots = machineset.NewSnapshots()
 	logic, err := New(Deps{
 		Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock,
 	})
@@ -150,7 +148,7 @@ func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 func (f *fixture) settle(check func()) {
 	f.t.Helper()
 	for range 100 {
-		f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
+		f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
 		f.reconcile()
 		check()
 		f.reconcileSets()

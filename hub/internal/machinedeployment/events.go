@@ -8,39 +8,39 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) eventrecorder.Event {
-	return eventrecorder.Normal("MachineSetCreated", "Create", fmt.Sprintf(
+func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) reconciler.Event {
+	return reconciler.NormalEvent("MachineSetCreated", "Create", fmt.Sprintf(
 		"Created MachineSet %s with %d replicas (%s)", set.Name, p.NewReplicas, p.Why)).With(aboutSet(set))
 }
 
-func scaledEvent(c change, why string) eventrecorder.Event {
+func scaledEvent(c change, why string) reconciler.Event {
 	reason := "MachineSetScaledUp"
 	if c.by() < 0 {
 		reason = "MachineSetScaledDown"
 	}
-	return eventrecorder.Normal(reason, "Scale", fmt.Sprintf(
+	return reconciler.NormalEvent(reason, "Scale", fmt.Sprintf(
 		"Scaled MachineSet %s from %d to %d (%s)", c.after.Name, setReplicas(c.before), setReplicas(c.after), why)).With(aboutSet(c.after))
 }
 
-func adoptedEvent(set *v1alpha1.MachineSet) eventrecorder.Event {
-	return eventrecorder.Normal("MachineSetAdopted", "Adopt", "Adopted MachineSet "+set.Name).With(aboutSet(set))
+func adoptedEvent(set *v1alpha1.MachineSet) reconciler.Event {
+	return reconciler.NormalEvent("MachineSetAdopted", "Adopt", "Adopted MachineSet "+set.Name).With(aboutSet(set))
 }
 
-func collisionEvent(set *v1alpha1.MachineSet) eventrecorder.Event {
-	return eventrecorder.Warning("TemplateHashCollision", "Create", fmt.Sprintf(
+func collisionEvent(set *v1alpha1.MachineSet) reconciler.Event {
+	return reconciler.WarningEvent("TemplateHashCollision", "Create", fmt.Sprintf(
 		"MachineSet %s has the name but not the template of the one to be made: taking another name", set.Name)).With(aboutSet(set))
 }
 
-func failedEvent(err error) eventrecorder.Event {
-	return eventrecorder.Warning("RolloutFailed", "Reconcile", err.Error())
+func failedEvent(err error) reconciler.Event {
+	return reconciler.WarningEvent("RolloutFailed", "Reconcile", err.Error())
 }
 
 // rolloutEvent tells of a new revision and its set; one whose template is that of an older revision is told as that.
-func rolloutEvent(s *scope, d decision) eventrecorder.Event {
+func rolloutEvent(s *scope, d decision) reconciler.Event {
 	note := fmt.Sprintf("Rolling out revision %d with strategy %s", d.revision, s.deployment.Spec.Strategy.Type)
 	if d.renewed > 0 {
 		note = fmt.Sprintf("Going back to the template of revision %d, as revision %d, with strategy %s", d.renewed, d.revision, s.deployment.Spec.Strategy.Type)
@@ -48,58 +48,58 @@ func rolloutEvent(s *scope, d decision) eventrecorder.Event {
 	if s.current != nil {
 		note += ", to MachineSet " + s.current.Name
 	}
-	return eventrecorder.Normal("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
+	return reconciler.NormalEvent("RolloutStarted", "Rollout", note).With(aboutSet(s.current))
 }
 
 // progressEvent tells of a turn of the Progressing condition; nil if there is nothing to tell.
-func progressEvent(before, after *metav1.Condition) *eventrecorder.Event {
+func progressEvent(before, after *metav1.Condition) *reconciler.Event {
 	if before == nil || before.Reason == after.Reason {
 		return nil
 	}
 	switch after.Reason {
 	case v1alpha1.ReasonNewMachineSetAvailable:
-		return new(eventrecorder.Normal("RolloutCompleted", "Rollout", "All machines have the current template and are available"))
+		return new(reconciler.NormalEvent("RolloutCompleted", "Rollout", "All machines have the current template and are available"))
 	case v1alpha1.ReasonPaused:
-		return new(eventrecorder.Normal("RolloutPaused", "Rollout", after.Message))
+		return new(reconciler.NormalEvent("RolloutPaused", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingRequest:
-		return new(eventrecorder.Normal("RolloutAwaitsRequest", "Rollout", after.Message))
+		return new(reconciler.NormalEvent("RolloutAwaitsRequest", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingSurge:
-		return new(eventrecorder.Normal("RolloutAwaitsSurge", "Rollout", after.Message))
+		return new(reconciler.NormalEvent("RolloutAwaitsSurge", "Rollout", after.Message))
 	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion:
-		return new(eventrecorder.Warning(after.Reason, "Rollout", after.Message))
+		return new(reconciler.WarningEvent(after.Reason, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {
-		return new(eventrecorder.Normal("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))
+		return new(reconciler.NormalEvent("RolloutResumed", "Rollout", "spec.paused is unset: "+after.Message))
 	}
 	return nil
 }
 
-func frozenEvent(condition metav1.Condition) eventrecorder.Event {
+func frozenEvent(condition metav1.Condition) reconciler.Event {
 	if condition.Status == metav1.ConditionTrue {
-		return eventrecorder.Warning("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
+		return reconciler.WarningEvent("Frozen", "Freeze", "Nothing is created, moved or deleted: "+condition.Message)
 	}
-	return eventrecorder.Normal("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
+	return reconciler.NormalEvent("Thawed", "Freeze", "No cause of a freeze holds any longer: the work goes on")
 }
 
-func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) eventrecorder.Event {
-	return eventrecorder.Normal("InPlaceUpdateStarted", "Update", fmt.Sprintf(
+func movedEvent(machine *v1alpha1.Machine, set *v1alpha1.MachineSet) reconciler.Event {
+	return reconciler.NormalEvent("InPlaceUpdateStarted", "Update", fmt.Sprintf(
 		"Moved Machine %s to MachineSet %s to be updated in place", machine.Name, set.Name)).With(&v1alpha1.Machine{ObjectMeta: named(machine)})
 }
 
-func replacedEvent(namespace string, pick plan.Pick) eventrecorder.Event {
-	return eventrecorder.Normal("MachineReplaced", "Delete", fmt.Sprintf(
+func replacedEvent(namespace string, pick plan.Pick) reconciler.Event {
+	return reconciler.NormalEvent("MachineReplaced", "Delete", fmt.Sprintf(
 		"Deleted Machine %s: its provider cannot update it in place, so MachineSet %s makes another", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
-func removedEvent(namespace string, pick plan.Pick) eventrecorder.Event {
-	return eventrecorder.Normal("MachineRemoved", "Delete", fmt.Sprintf(
+func removedEvent(namespace string, pick plan.Pick) reconciler.Event {
+	return reconciler.NormalEvent("MachineRemoved", "Delete", fmt.Sprintf(
 		"Deleted Machine %s of MachineSet %s, which is not available: a scale-down would have taken one that is", pick.Name, pick.Set)).With(aboutPick(namespace, pick))
 }
 
 // emit sends an event about a deployment. Events that have reason and related object in common are one event with a
 // count: of each set's scaling there is one, of each Machine's update another. They are counted as one only if they
 // regard equal references, so without a resource version.
-func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e eventrecorder.Event) {
+func emit(recorder events.EventRecorder, deployment *v1alpha1.MachineDeployment, e reconciler.Event) {
 	e.Send(recorder, &v1alpha1.MachineDeployment{ObjectMeta: named(deployment)})
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -327,7 +326,7 @@ func TestAFrozenDeploymentSoonTellsWhatStillFreezesIt(t *testing.T) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		delete(deployment.Annotations, v1alpha1.FreezeAnnotation)
 	})
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // The caches of each kind lag behind on their own, and what is decided on them is decided again.
@@ -108,7 +108,7 @@ func TestPoolsThatWaitAreWoken(t *testing.T) {
 	requests := func(names ...string) []reconcile.Request {
 		var all []reconcile.Request
 		for _, name := range names {
-			all = append(all, predicates.Request(p.cluster.Name, name))
+			all = append(all, reconciler.Request(p.cluster.Name, name))
 		}
 		return all
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // step lets the deployment be looked at once, so much later that its status is written.
 func (f *fixture) step() {
 	f.t.Helper()
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
 	f.reconcile()
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 )
 
 // All live reads are under way at once: what a set's controller has done when its set was read may be missing among the
@@ -22,7 +22,7 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	f.reconcile()
 	sets := f.list()
 	f.Expect(sets).To(HaveLen(1))
-	worked, machinesRead := witness.NewSets(f.clock), make(chan struct{})
+	worked, machinesRead := machineset.NewSets(f.clock), make(chan struct{})
 	live := interceptor.NewClient(f.direct, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			switch list := list.(type) {

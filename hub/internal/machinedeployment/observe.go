@@ -17,8 +17,8 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 )
 
 // scope is all that one reconciliation knows.
@@ -162,10 +162,10 @@ func (s *scope) heldSet() freeze.Verdict {
 }
 
 // overshoot freezes the deployment as long as one of its sets is frozen for its own surplus of Machines.
-func (s *scope) overshoot(limits overshoot.Limits) freeze.Verdict {
+func (s *scope) overshoot(limits machinesets.OvershootLimits) freeze.Verdict {
 	for _, set := range s.sets {
-		facts := overshoot.Of(set, s.deployment, s.machines[set.UID].Active)
-		if verdict := limits.Verdict(set.Name, facts); verdict.Frozen {
+		facts := machinesets.OvershootOf(set, s.deployment, s.machines[set.UID].Active)
+		if verdict := freeze.OfOvershoot(limits.Message(set.Name, facts)); verdict.Frozen {
 			return verdict
 		}
 	}

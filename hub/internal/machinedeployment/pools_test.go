@@ -17,8 +17,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -63,7 +61,7 @@ func (p *pools) create(name string, replicas int32, surge, group string) {
 func (p *pools) hub(live client.Reader) {
 	p.t.Helper()
 	cached := interceptor.NewClient(p.writes.Count(p.direct), interceptor.Funcs{Get: p.cachedGet, List: p.cachedList})
-	worked := witness.NewSets(p.clock)
+	worked := machineset.NewSets(p.clock)
 	logic, err := New(Deps{Client: cached, Live: live, Recorder: p.fixture.events, Agents: p.agents, Sets: worked, Clock: p.clock})
 	p.Expect(err).NotTo(HaveOccurred())
 	p.logic, p.runner = logic, reconciler.New(cached, cached, logic)
@@ -121,7 +119,7 @@ func (p *pools) get(name string) *v1alpha1.MachineDeployment {
 }
 
 func (p *pools) work(name string) error {
-	_, err := p.runner.Reconcile(p.t.Context(), predicates.Request(p.cluster.Name, name))
+	_, err := p.runner.Reconcile(p.t.Context(), reconciler.Request(p.cluster.Name, name))
 	return err
 }
 

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // startGrace is how long a hub that has just started declares no rollout late: while none ran, none could go on.
@@ -117,7 +117,7 @@ func progress(s *scope, before *v1alpha1.MachineDeploymentStatus) metav1.Conditi
 	case len(s.heldBy) > 0:
 		condition.Reason = v1alpha1.ReasonAwaitingSurge
 		condition.Message = fmt.Sprintf("%s: surge group %s is used up by MachineDeployment %s, and this one waits for it",
-			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), eventrecorder.Few(s.heldBy))
+			standing(s), s.deployment.Spec.Strategy.SurgeGroup(), reconciler.ListFew(s.heldBy))
 	default:
 		condition.Reason = v1alpha1.ReasonRollingOut
 		condition.Message = standing(s)
@@ -161,7 +161,7 @@ func standing(s *scope) string {
 	if len(failed) == 0 {
 		return text
 	}
-	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, eventrecorder.Few(slices.Sorted(slices.Values(failed))))
+	return fmt.Sprintf("%s; the update failed of %s: their condition Updated says why", text, reconciler.ListFew(slices.Sorted(slices.Values(failed))))
 }
 
 // failures tells how many Machines failed, and why the first of them did: mostly it is the same with all.

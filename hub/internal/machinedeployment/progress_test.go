@@ -12,7 +12,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -182,7 +181,7 @@ func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 	f.Expect([]int32{status.Replicas, status.TerminatingReplicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas}).
 		To(Equal([]int32{2, 1, 1, 1, 1}))
 	f.reconcileSets()
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Longest))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
 	f.reconcileSets()
 	set := f.list()[0].Status
 	f.Expect([]int32{set.Replicas, set.TerminatingReplicas, set.ReadyReplicas, set.AvailableReplicas}).To(Equal([]int32{2, 1, 1, 1}))

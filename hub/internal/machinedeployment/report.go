@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // report computes the deployment's status from what was observed and from how acting went.
@@ -125,7 +125,7 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	}
 	if _, problems := machinesets.Usable(s.deployment.Spec.Template.Metadata); len(problems) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
-		condition.Message = "spec.template." + eventrecorder.Few(problems)
+		condition.Message = "spec.template." + reconciler.ListFew(problems)
 		return condition
 	}
 	for _, set := range s.sets {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // leftBehind names the Machines and MachineSets that carry the deployment's name and that it can neither use nor delete,
@@ -24,7 +24,7 @@ func (s *scope) leftBehind() []string {
 	if len(names) > 0 {
 		slices.Sort(names)
 		notes = append(notes, fmt.Sprintf("%d machines count although their MachineSet does not exist: %s: the garbage collector "+
-			"deletes them; if it does not, delete them yourself", len(names), eventrecorder.Few(names)))
+			"deletes them; if it does not, delete them yourself", len(names), reconciler.ListFew(names)))
 	}
 	names = nil
 	for _, set := range s.leftovers {
@@ -33,7 +33,7 @@ func (s *scope) leftBehind() []string {
 	if len(names) > 0 {
 		notes = append(notes, fmt.Sprintf("MachineSet %s has the label %s=%s and no owner, and spec.selector does not match its labels, "+
 			"so it keeps its machines beside those of this deployment: delete it, or give it labels that match to have it adopted",
-			eventrecorder.Few(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
+			reconciler.ListFew(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
 	}
 	return notes
 }
@@ -55,7 +55,7 @@ func (c *Controller) emitLeftBehind(s *scope, before *v1alpha1.MachineDeployment
 	}
 	for _, note := range s.leftBehind() {
 		if !strings.Contains(told, note) {
-			emit(c.Recorder, s.deployment, eventrecorder.Warning("LeftBehind", "Reconcile", note))
+			emit(c.Recorder, s.deployment, reconciler.WarningEvent("LeftBehind", "Reconcile", note))
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -26,10 +27,10 @@ import (
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineDeployment{}).
-		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(predicates.SharedSurge())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(sharedSurgeChanged())).
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
-		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(predicates.MachineCounts())).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(predicates.ClusterFreeze(), predicates.ClusterVersion()))).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machinestate.Changed())).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(freeze.ClusterChanged(), versionChanged()))).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
 		WatchesRawSource(source.Channel(c.Sets.News(), handler.EnqueueRequestsFromMapFunc(c.ofSet))).
 		WithOptions(options).
@@ -42,7 +43,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 // above is the deployment of that name, of which a set or Machine has changed, and those that wait for surge of it.
 func (c *Controller) above(ctx context.Context, namespace, name string) []reconcile.Request {
-	requests := []reconcile.Request{predicates.Request(namespace, name)}
+	requests := []reconcile.Request{reconciler.Request(namespace, name)}
 	if !c.surges.anyBeside(namespace, name) {
 		return requests
 	}
@@ -118,8 +119,24 @@ func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1al
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if wanted(&list.Items[i]) {
-			requests = append(requests, predicates.Request(namespace, list.Items[i].Name))
+			requests = append(requests, reconciler.Request(namespace, list.Items[i].Name))
 		}
 	}
 	return requests
+}
+
+// versionChanged lets changes of a Cluster pass that change which kubelets its API server supports.
+func versionChanged() predicate.Predicate {
+	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any { return cluster.Status.KubernetesVersion })
+}
+
+// sharedSurgeChanged lets changes of a MachineDeployment pass that change how much of a surge it leaves to others.
+func sharedSurgeChanged() predicate.Predicate {
+	return reconciler.Changed(func(deployment *v1alpha1.MachineDeployment) any {
+		group := deployment.Spec.Strategy.SurgeGroup()
+		if group == "" {
+			return nil
+		}
+		return []any{group, deployment.Spec.Replicas}
+	})
 }

@@ -13,12 +13,11 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // ofDeployment makes f's set that of a deployment which learns from worked.
-func (f *fixture) ofDeployment(worked *witness.Sets, refuse *error) {
+func (f *fixture) ofDeployment(worked *Sets, refuse *error) {
 	f.t.Helper()
 	deployment := &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: "pool"},
@@ -48,7 +47,7 @@ func (f *fixture) ofDeployment(worked *witness.Sets, refuse *error) {
 // in few writes, and ends up right.
 func TestAScaledSetOfADeploymentWritesItsStatusInBulk(t *testing.T) {
 	f := newFixture(t, 1, nil)
-	worked, none := witness.NewSets(f.clock), error(nil)
+	worked, none := NewSets(f.clock), error(nil)
 	f.ofDeployment(worked, &none)
 	f.reconcile()
 	f.writes.Counts()
@@ -69,7 +68,7 @@ func TestAScaledSetOfADeploymentWritesItsStatusInBulk(t *testing.T) {
 
 func TestARefusedSetOfADeploymentSaysSoAtOnce(t *testing.T) {
 	f := newFixture(t, 1, nil)
-	worked, refuse := witness.NewSets(f.clock), error(nil)
+	worked, refuse := NewSets(f.clock), error(nil)
 	f.ofDeployment(worked, &refuse)
 	f.reconcile()
 	f.scale(2)

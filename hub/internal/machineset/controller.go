@@ -16,10 +16,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -39,14 +35,14 @@ type Deps struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	// Agents tells which agents this process has heard.
-	Agents *witness.Agents
+	Agents *freeze.Agents
 	// Sets, if not nil, learns which generation of each set was worked on.
-	Sets *witness.Sets
+	Sets *Sets
 	// Snapshots, if not nil, has the Machines that deployments have read live.
-	Snapshots *snapshot.Machines
+	Snapshots *Snapshots
 	Clock     clock.PassiveClock
-	// Safety says how many Machines are too many. Default overshoot.Defaults.
-	Safety overshoot.Limits
+	// Safety says how many Machines are too many. Default plan.DefaultOvershootLimits.
+	Safety plan.OvershootLimits
 	// SafetyPeriod is how often all sets are looked through for that, beside at each Machine that comes. Default never.
 	SafetyPeriod time.Duration
 }
@@ -55,7 +51,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	expected expectations
-	throttle statusthrottle.Throttle
+	throttle reconciler.StatusThrottle
 	known    memory
 	// replacing is held, for its deployment, by a set that begins to replace Machines.
 	replacing locks
@@ -66,8 +62,8 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
 		return nil, errors.New("making the MachineSet controller: a dependency is missing")
 	}
-	if deps.Safety == (overshoot.Limits{}) {
-		deps.Safety = overshoot.Defaults
+	if deps.Safety == (plan.OvershootLimits{}) {
+		deps.Safety = plan.DefaultOvershootLimits
 	}
 	return &Controller{Deps: deps}, nil
 }
@@ -140,7 +136,7 @@ func (c *Controller) statusDelay(before *v1alpha1.MachineSetStatus, set *v1alpha
 }
 
 // ownedPace is that of the counts of a set which a deployment has.
-var ownedPace = statusthrottle.Bounds{First: statusthrottle.Longest, Longest: statusthrottle.Longest}
+var ownedPace = reconciler.StatusBounds{First: reconciler.LongestStatusInterval, Longest: reconciler.LongestStatusInterval}
 
 // remember notes what the Machines show for later reconciliations.
 func (c *Controller) remember(s *scope) {

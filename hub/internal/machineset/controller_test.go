@@ -20,11 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -41,7 +40,7 @@ type fixture struct {
 	cluster *v1alpha1.Cluster
 	set     *v1alpha1.MachineSet
 	clock   *testclock.FakePassiveClock
-	agents  *witness.Agents
+	agents  *freeze.Agents
 	events  *events.FakeRecorder
 	writes  hubtest.Writes
 	runner  reconcile.Reconciler
@@ -52,7 +51,7 @@ type fixture struct {
 // newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &witness.Agents{}}
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	labels := map[string]string{"app": "x"}
@@ -161,7 +160,7 @@ func TestCreatesMachinesAndThenRests(t *testing.T) {
 	}
 	f.Expect(f.told()).To(ConsistOf(ContainSubstring("Created 3 machines")))
 	f.reconcile()
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
 	f.reconcile()
 	status := f.refresh().Status
 	f.Expect(status.Replicas).To(BeEquivalentTo(3))

@@ -10,25 +10,25 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 func TestCountsAreWrittenTogether(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	f.reconcile()
 	f.reconcile()
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
 	f.reconcile()
 	machines := f.machines()
 	f.writes.Counts()
 
 	hubtest.MarkReady(t, f.direct, &machines[0], true, f.clock.Now())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval), "the last write was just now")
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval), "the last write was just now")
 	f.clock.SetTime(f.clock.Now().Add(2 * time.Second))
 	hubtest.MarkReady(t, f.direct, &machines[1], true, f.clock.Now())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval-2*time.Second), "the deadline does not move")
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval-2*time.Second), "the deadline does not move")
 	f.Expect(f.writes.Counts()).To(BeEmpty())
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval - 2*time.Second))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval - 2*time.Second))
 	f.reconcile()
 	f.Expect(f.refresh().Status.ReadyReplicas).To(BeEquivalentTo(2))
 	hubtest.MarkReady(t, f.direct, &machines[2], true, f.clock.Now())

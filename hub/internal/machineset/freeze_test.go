@@ -14,7 +14,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -293,8 +292,8 @@ func TestAFrozenSetSoonTellsWhatStillFreezesIt(t *testing.T) {
 
 	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
 	f.writes.Counts()
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval), "the last write was just now")
-	f.pass(statusthrottle.Interval)
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval), "the last write was just now")
+	f.pass(reconciler.StatusInterval)
 	f.reconcile()
 	f.Expect(f.condition(v1alpha1.FrozenCondition).Message).To(ContainSubstring("a holiday"))
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch MachineSet/status": 1}))

@@ -11,13 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/witness"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // live makes f's controller read Machines live through before, which runs ahead of each such read.
-func (f *fixture) live(before func(), snapshots *snapshot.Machines) {
+func (f *fixture) live(before func(), snapshots *Snapshots) {
 	f.t.Helper()
 	live := interceptor.NewClient(f.direct, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -82,34 +80,34 @@ func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
 func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		// meanwhile happens between the deployment's read and the set's turn.
-		meanwhile func(f *fixture, snapshots *snapshot.Machines)
+		meanwhile func(f *fixture, snapshots *Snapshots)
 		reads     int
 	}{
-		"it agrees with the cache": {func(*fixture, *snapshot.Machines) {}, 0},
-		"a Machine has gone": {func(f *fixture, _ *snapshot.Machines) {
+		"it agrees with the cache": {func(*fixture, *Snapshots) {}, 0},
+		"a Machine has gone": {func(f *fixture, _ *Snapshots) {
 			machine := f.machines()[0]
 			machine.Finalizers = nil
 			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
 			f.Expect(f.direct.Delete(f.t.Context(), &machine)).To(Succeed())
 		}, 1},
-		"another one is to go first": {func(f *fixture, _ *snapshot.Machines) {
+		"another one is to go first": {func(f *fixture, _ *Snapshots) {
 			machine := f.machines()[1]
 			machine.Annotations = map[string]string{v1alpha1.DeleteMachineAnnotation: "true"}
 			f.Expect(f.direct.Update(f.t.Context(), &machine)).To(Succeed())
 			f.scale(1)
 		}, 1},
-		"the set has changed": {func(f *fixture, _ *snapshot.Machines) {
+		"the set has changed": {func(f *fixture, _ *Snapshots) {
 			f.old = f.set.ResourceVersion
 			f.update(func(set *v1alpha1.MachineSet) { set.Annotations = map[string]string{"note": "new"} })
 		}, 2},
-		"it is too old": {func(f *fixture, _ *snapshot.Machines) { f.pass(snapshot.MaxAge + 1) }, 1},
-		"it is taken back": {func(f *fixture, snapshots *snapshot.Machines) {
+		"it is too old": {func(f *fixture, _ *Snapshots) { f.pass(MaxAge + 1) }, 1},
+		"it is taken back": {func(f *fixture, snapshots *Snapshots) {
 			snapshots.Drop(metav1.GetControllerOf(f.set).UID)
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, snapshots, reads := newFixture(t, 2, nil), snapshot.New(), 0
-			worked, none := witness.NewSets(f.clock), error(nil)
+			f, snapshots, reads := newFixture(t, 2, nil), NewSnapshots(), 0
+			worked, none := NewSets(f.clock), error(nil)
 			f.ofDeployment(worked, &none)
 			f.live(func() { reads++ }, snapshots)
 			f.reconcile()
@@ -132,7 +130,7 @@ func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 }
 
 // offer does what the set's deployment does when it has read the Machines.
-func (f *fixture) offer(snapshots *snapshot.Machines) {
+func (f *fixture) offer(snapshots *Snapshots) {
 	f.t.Helper()
 	var machines []*v1alpha1.Machine
 	for _, machine := range f.machines() {

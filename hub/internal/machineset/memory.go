@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/snapshot"
 )
 
 // memoryTTL is how long a set is remembered that is not reconciled. It is longer than all that is remembered.
@@ -34,13 +32,13 @@ type recollection struct {
 	noRoom bool
 
 	// wrote is after the last time that Machines of the set were changed.
-	wrote snapshot.Stamp
+	wrote Stamp
 
 	marks        marks
 	brake        failureBackoff
 	updates      failureBackoff // Of bringing Machines up to date.
 	replacements plan.Replacements
-	arrivals     overshoot.Tracker
+	arrivals     plan.ArrivalTracker
 	// made and deleted are what is still to be told of.
 	made, deleted emittedEvents
 }

@@ -10,24 +10,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // surplus is what one reconciliation knows of Machines that were not asked for.
 type surplus struct {
-	facts         overshoot.Facts
-	look, stored  overshoot.Observation
+	facts         plan.OvershootFacts
+	look, stored  plan.MachinesSeen
 	frozen, known bool
 }
 
 // measure gathers what a judgement rests on, as long as the status is still the stored one.
 func (c *Controller) measure(s *scope) {
 	over := &s.surplus
-	over.facts = overshoot.Of(s.set, s.deployment, s.counts.Active)
-	over.look = overshoot.Observation{Machines: s.counts.Total, Generation: s.set.Generation}
-	over.stored = overshoot.Observation{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
+	over.facts = plan.OvershootOf(s.set, s.deployment, s.counts.Active)
+	over.look = plan.MachinesSeen{Machines: s.counts.Total, Generation: s.set.Generation}
+	over.stored = plan.MachinesSeen{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
 	if s.deployment != nil {
 		over.look.Above, over.stored.Above = s.deployment.Generation, s.deployment.Status.ObservedGeneration
 	}
@@ -41,7 +42,7 @@ func (c *Controller) checkOvershoot(s *scope) {
 	over := &s.surplus
 	over.known = s.input.Outstanding == 0
 	over.facts.Came = over.known && s.known.arrivals.Grown(over.look, over.stored)
-	verdict := c.Safety.Verdict(s.set.Name, over.facts)
+	verdict := freeze.OfOvershoot(c.Safety.Message(s.set.Name, over.facts))
 	over.frozen = verdict.Frozen
 	if over.frozen {
 		s.frozen, s.input.Frozen = verdict.Besides(s.frozen), true
@@ -97,8 +98,8 @@ func (c *Controller) overfull(ctx context.Context) []request {
 	var requests []request
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if machines[set.UID] > replicas(set) || overshoot.Of(set, nil, 0).Frozen {
-			requests = append(requests, predicates.Request(set.Namespace, set.Name))
+		if machines[set.UID] > replicas(set) || plan.OvershootOf(set, nil, 0).Frozen {
+			requests = append(requests, reconciler.Request(set.Namespace, set.Name))
 		}
 	}
 	return requests

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // report computes the set's status from what was observed and from how acting went.
@@ -48,8 +48,8 @@ func (c *Controller) report(s *scope, actErr error, now time.Time) {
 }
 
 // turned returns what to tell about conditions that have just turned bad.
-func turned(before, after *v1alpha1.MachineSetStatus) []eventrecorder.Event {
-	var news []eventrecorder.Event
+func turned(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
+	var news []reconciler.Event
 	was := func(kind, reason string) bool {
 		old := meta.FindStatusCondition(before.Conditions, kind)
 		return old != nil && old.Reason == reason
@@ -104,7 +104,7 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, s.input.Invalid
 	case len(s.template.Problems()) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInvalidTemplate
-		condition.Message = "spec.template." + eventrecorder.Few(s.template.Problems())
+		condition.Message = "spec.template." + reconciler.ListFew(s.template.Problems())
 	case s.missing() > 0 && s.brake.runaway:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonTooManyCreations, s.brake.why
 	}
@@ -132,7 +132,7 @@ func remediationAllowed(s *scope) metav1.Condition {
 	condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy
 	condition.Message = fmt.Sprintf("%d of %d machines unhealthy, spec.remediation.maxUnhealthy allows %d, so none is replaced: %s. "+
 		"Find out what they have in common, then delete them or raise maxUnhealthy",
-		len(unhealthy), s.counts.Total, limit, eventrecorder.Few(names))
+		len(unhealthy), s.counts.Total, limit, reconciler.ListFew(names))
 	return condition
 }
 

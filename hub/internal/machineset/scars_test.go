@@ -17,7 +17,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -60,7 +59,7 @@ func aThawThatFailsIsTriedUntilItSucceeds(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(reconciler.Retries(), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Clock: clock})
 	defer queue.ShutDown()
-	queue.Add(predicates.Request(f.set.Namespace, f.set.Name))
+	queue.Add(reconciler.Request(f.set.Namespace, f.set.Name))
 	for range 20 {
 		request, _ := queue.Get()
 		_, err := f.runner.Reconcile(t.Context(), request)

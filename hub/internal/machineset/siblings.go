@@ -12,7 +12,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
-	"github.com/hollowfleet/hollowfleet/hub/internal/overshoot"
 )
 
 // decide plans for s, which was read live. The sets of a deployment have its maxInFlight together, and are worked on at
@@ -55,7 +54,7 @@ func (c *Controller) countBeside(ctx context.Context, s *scope, must bool) error
 // together. The order that the set has may be older than that: the deployment was scaled down, and its controller has not
 // taken the places off its sets yet.
 func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
-	replicas := overshoot.Replicas(s.deployment)
+	replicas := plan.Replicas(s.deployment)
 	all := replicas
 	if group := s.deployment.Spec.Strategy.SurgeGroup(); group != "" {
 		list := &v1alpha1.MachineDeploymentList{}
@@ -64,7 +63,7 @@ func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
 		}
 		for i := range list.Items {
 			if other := &list.Items[i]; other.UID != s.deployment.UID && other.Spec.Strategy.SurgeGroup() == group {
-				all += overshoot.Replicas(other)
+				all += plan.Replicas(other)
 			}
 		}
 	}

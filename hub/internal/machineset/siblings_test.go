@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // family is a deployment with an old and a new set, of three Machines each that are ready.
@@ -54,7 +54,7 @@ func newFamily(t *testing.T, stale *interceptor.Funcs) *family {
 
 func (f *family) look(set string) reconcile.Result {
 	f.t.Helper()
-	result, err := f.runner.Reconcile(f.t.Context(), predicates.Request(f.set.Namespace, set))
+	result, err := f.runner.Reconcile(f.t.Context(), reconciler.Request(f.set.Namespace, set))
 	f.Expect(err).NotTo(HaveOccurred())
 	return result
 }

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -33,8 +34,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	controlled := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineSet{}).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineNews())).
-		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicates.ClusterFreeze())).
-		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(predicates.DeploymentFreeze())).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(freeze.ClusterChanged())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(freeze.DeploymentChanged())).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
 		WithOptions(options)
 	if c.SafetyPeriod > 0 {
@@ -48,7 +49,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 
 // machineNews lets changes of a Machine pass that a set has something to do or to report for.
 func machineNews() predicate.Predicate {
-	return predicate.Or(predicates.MachineCounts(), predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+	return predicate.Or(machinestate.Changed(), predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*v1alpha1.Machine)
 			if !ok {
@@ -75,7 +76,7 @@ func judged(machine *v1alpha1.Machine) judgement {
 func (c *Controller) ofMachine(ctx context.Context, object client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner != nil && owner.Kind == "MachineSet" {
-		own := predicates.Request(object.GetNamespace(), owner.Name)
+		own := reconciler.Request(object.GetNamespace(), owner.Name)
 		deployment := object.GetLabels()[v1alpha1.MachineDeploymentNameLabel]
 		_, remediated := object.GetAnnotations()[v1alpha1.RemediationAnnotation]
 		_, replacement := object.GetAnnotations()[v1alpha1.ReplacesAnnotation]
@@ -114,7 +115,7 @@ func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1al
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if wanted(&list.Items[i]) {
-			requests = append(requests, predicates.Request(namespace, list.Items[i].Name))
+			requests = append(requests, reconciler.Request(namespace, list.Items[i].Name))
 		}
 	}
 	return requests

@@ -20,7 +20,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -172,7 +171,7 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	return manifests.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
+	return config.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
 }
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.WithWatch, error) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/config"
 )
 
 // Kinds are CustomResourceDefinitions that another project publishes in its Go module.
@@ -52,7 +52,7 @@ func (k Kinds) Install(ctx context.Context, c client.Client) error {
 	if dir == "" {
 		return errors.New("looking for module " + k.Module + ": it is not downloaded")
 	}
-	return manifests.InstallCRDs(ctx, c, os.DirFS(dir), k.Dir)
+	return config.InstallCRDs(ctx, c, os.DirFS(dir), k.Dir)
 }
 
 // Uninstall removes kinds with all their objects, and returns when they are gone.

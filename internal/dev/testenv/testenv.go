@@ -14,7 +14,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -100,7 +99,7 @@ func (e *Environment) install(ctx context.Context) error {
 	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme.New()}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	return manifests.InstallCRDs(ctx, e.Client, config.CRDs, "crd")
+	return config.InstallCRDs(ctx, e.Client, config.CRDs, "crd")
 }
 
 // data is the data directory of the control plane.

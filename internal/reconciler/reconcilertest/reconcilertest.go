@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -91,4 +93,27 @@ func Failing(kind client.Object, failure error) interceptor.Funcs {
 		}
 		return c.SubResource(sub).Patch(ctx, object, patch, options...)
 	}}
+}
+
+// CheckPredicate checks that a predicate lets those changes of object pass and no others, and that it lets an object pass
+// that is created or deleted.
+func CheckPredicate[T client.Object](t *testing.T, p predicate.Predicate, object T, passing, others map[string]func(T)) {
+	t.Helper()
+	check := func(changes map[string]func(T), want bool) {
+		for what, change := range changes {
+			after, ok := object.DeepCopyObject().(T)
+			if !ok {
+				t.Fatal("a copy is of another type")
+			}
+			change(after)
+			if got := p.Update(event.UpdateEvent{ObjectOld: object, ObjectNew: after}); got != want {
+				t.Errorf("%s: passes is %t", what, got)
+			}
+		}
+	}
+	check(passing, true)
+	check(others, false)
+	if !p.Create(event.CreateEvent{Object: object}) || !p.Delete(event.DeleteEvent{Object: object}) {
+		t.Error("an object that is created or deleted does not pass")
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -18,7 +17,7 @@ import (
 var _ = Describe("cluster-autoscaler with a hub, an agent and its Nodes", fleettest.Long, func() {
 	It("should know the Nodes, and scale them up and down", func(ctx SpecContext) {
 		fleet := fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}})
-		Expect(manifests.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())
+		Expect(config.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "pool", 1, func(d *v1alpha1.MachineDeployment) { d.Annotations = sizes("0", "3") })
 		player := newAutoscaler(ctx, credential(ctx, fleet.HubClient, fleet.HubConfig, member.Name), member.Name)

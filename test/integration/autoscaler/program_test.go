@@ -22,7 +22,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -120,7 +119,7 @@ var _ = Describe("cluster-autoscaler itself, unmodified", func() {
 			Skip(programVariable + " is not set: make test-autoscaler builds the program and runs this")
 		}
 		fleet := fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}})
-		Expect(manifests.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())
+		Expect(config.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())
 		member := fleet.Members[0]
 		deployment := fleet.NewDeployment(ctx, member, "pool", 0, func(d *v1alpha1.MachineDeployment) { d.Annotations = sizes("0", "3") })
 		class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: member.Name, Name: deployment.Name}}

@@ -21,7 +21,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
@@ -38,7 +37,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(environment.Stop()).To(Succeed()) })
 	Expect(hub.Install(ctx, environment.Config)).To(Succeed())
-	Expect(manifests.Apply(ctx, environment.Client, config.RBAC, "rbac/autoscaler")).To(Succeed())
+	Expect(config.Apply(ctx, environment.Client, config.RBAC, "rbac/autoscaler")).To(Succeed())
 
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

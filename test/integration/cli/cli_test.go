@@ -20,7 +20,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -213,7 +212,7 @@ func (p *person) workload(name string) *simcluster.Cluster {
 	p.Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	p.Expect(err).NotTo(HaveOccurred())
-	p.Expect(manifests.Apply(ctx, c, config.RBAC, "rbac/agent-workload")).To(Succeed())
+	p.Expect(config.Apply(ctx, c, config.RBAC, "rbac/agent-workload")).To(Succeed())
 	return cluster
 }
 

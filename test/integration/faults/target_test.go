@@ -14,7 +14,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -171,7 +170,7 @@ func forbidProbe(ctx context.Context) (restore func(context.Context)) {
 	Expect(broken.Client.Patch(ctx, role, client.MergeFrom(before))).To(Succeed())
 	restore = func(ctx context.Context) {
 		GinkgoHelper()
-		Expect(manifests.Apply(ctx, broken.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
+		Expect(config.Apply(ctx, broken.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
 	}
 	DeferCleanup(restore)
 	return restore
@@ -179,7 +178,7 @@ func forbidProbe(ctx context.Context) (restore func(context.Context)) {
 
 func agentRole() string {
 	GinkgoHelper()
-	objects, err := manifests.Read(config.RBAC, "rbac/agent-workload")
+	objects, err := config.Read(config.RBAC, "rbac/agent-workload")
 	Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetKind() == "ClusterRole" {

@@ -15,7 +15,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -152,7 +151,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 	Describe("beside Open Cluster Management's own programs", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) {
 			withPrograms(ctx)
-			Expect(manifests.Apply(ctx, environment.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
+			Expect(config.Apply(ctx, environment.Client, config.RBAC, "rbac/agent-workload")).To(Succeed())
 			startController("registration")
 			startController("placement")
 		}, NodeTimeout(timeout))

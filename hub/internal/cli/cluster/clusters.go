@@ -1,4 +1,4 @@
-// Package cluster has the commands of "kubectl hollow cluster".
+// Package cluster has the commands of "kubectl hollow cluster", and "kubectl hollow freeze" and "unfreeze".
 package cluster
 
 import (

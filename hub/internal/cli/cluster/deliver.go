@@ -14,7 +14,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
-	"github.com/hollowfleet/hollowfleet/internal/shell"
 )
 
 // delivery hands out what an agent starts with.
@@ -155,7 +154,7 @@ func (d *delivery) explain(say func(string, ...any), result *joining.Result, inl
 	} else {
 		say("2. Start the agent with that kubeconfig where it reaches both API servers:\n")
 	}
-	say("     agent --cluster-name %s --bootstrap-kubeconfig %s \\\n       --credential-dir /var/lib/hollowfleet/%s --target-kubeconfig WORKLOAD-KUBECONFIG", name, shell.Quote(file), name)
+	say("     agent --cluster-name %s --bootstrap-kubeconfig %s \\\n       --credential-dir /var/lib/hollowfleet/%s --target-kubeconfig WORKLOAD-KUBECONFIG", name, joining.ShellQuote(file), name)
 	if !result.Cluster.Accepted() {
 		say("\n3. Let it join:\n\n     kubectl hollow cluster accept %s", name)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/shell"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
 const localLong = `Run a whole fleet on this machine: a hub, workload clusters with their agents, and machines, all of them local
@@ -52,7 +52,7 @@ func readReport(dir string) (localfleet.Report, error) {
 // written is how the user writes a command for the fleet in dir.
 func written(words, dir string) string {
 	if dir != defaultDir() {
-		words += " --dir " + shell.Quote(dir)
+		words += " --dir " + joining.ShellQuote(dir)
 	}
 	return "kubectl hollow local " + words
 }

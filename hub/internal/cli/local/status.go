@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/shell"
+	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
 // askTimeout bounds the question to a hub that may be away.
@@ -166,12 +166,12 @@ func (o *upOptions) explain() error {
 	for _, plane := range append([]localfleet.ControlPlane{report.Hub}, report.Clusters...) {
 		say("  %-4s %s", plane.Name, plane.Kubeconfig)
 	}
-	say("\nTry:\n\n  export KUBECONFIG=%s", shell.Quote(report.Hub.Kubeconfig))
+	say("\nTry:\n\n  export KUBECONFIG=%s", joining.ShellQuote(report.Hub.Kubeconfig))
 	say("  kubectl hollow cluster list\n  kubectl get fleet -A")
 	if o.machines > 0 {
 		say("  kubectl -n %s scale machinedeployment %s --replicas %d", first.Name, localfleet.WorkersName, o.machines+2)
 	}
-	say("  kubectl --kubeconfig %s get nodes -o wide", shell.Quote(first.Kubeconfig))
+	say("  kubectl --kubeconfig %s get nodes -o wide", joining.ShellQuote(first.Kubeconfig))
 	say("\nEnd it:\n\n  %s", written("down", o.dir))
 	return nil
 }

@@ -19,10 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
-	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // ClusterProfiles are in the hub's own namespace only: the right to them is in config/rbac/hub/role_leader_election.yaml.
@@ -36,7 +34,7 @@ const (
 
 // Deps is what the controller needs. All of it is required.
 type Deps struct {
-	presence.Access
+	inventory.Access
 	// Namespace holds the ClusterProfiles.
 	Namespace string
 	Recorder  events.EventRecorder
@@ -46,8 +44,8 @@ type Deps struct {
 // Controller keeps the ClusterProfile of one Cluster.
 type Controller struct {
 	Deps
-	events   eventrecorder.Deduplicator
-	throttle statusthrottle.Throttle
+	events   reconciler.EventDeduplicator
+	throttle reconciler.StatusThrottle
 }
 
 // New returns a Controller.
@@ -61,11 +59,11 @@ func New(deps Deps) (*Controller, error) {
 // Setup returns what has a manager run the controller whenever ClusterProfiles are an installed kind.
 func Setup(namespace string, recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
 	return func(manager ctrl.Manager, options controller.Options) error {
-		return presence.Add(manager, presence.Controller{
+		return inventory.Add(manager, inventory.Controller{
 			Name: "clusterprofile", Definition: Definition, Namespace: namespace,
 			Kind:   clusterprofilev1alpha1.GroupVersion.WithKind("ClusterProfile"),
 			Object: &clusterprofilev1alpha1.ClusterProfile{}, AddToScheme: clusterprofilev1alpha1.AddToScheme,
-			Reconciler: func(access presence.Access) (reconcile.Reconciler, error) {
+			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
 				return New(Deps{Access: access, Namespace: namespace, Recorder: recorder, Clock: now})
 			},
 		}, options)
@@ -144,7 +142,7 @@ func same(before, after *clusterprofilev1alpha1.ClusterProfileStatus) bool {
 // shown tells whether a Cluster is one that has a ClusterProfile.
 func shown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp == nil }
 
-func conflictEvent(namespace, name string) eventrecorder.Event {
-	return eventrecorder.Warning("ClusterProfileConflict", "Show", fmt.Sprintf(
+func conflictEvent(namespace, name string) reconciler.Event {
+	return reconciler.WarningEvent("ClusterProfileConflict", "Show", fmt.Sprintf(
 		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile", namespace, name))
 }

@@ -20,10 +20,9 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
-	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -60,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	counted := f.writes.Count(f.direct)
 	f.logic, err = New(Deps{
-		Access:    presence.Access{Clusters: counted, Objects: counted, Client: counted},
+		Access:    inventory.Access{Clusters: counted, Objects: counted, Client: counted},
 		Namespace: namespace, Recorder: f.events, Clock: f.clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
@@ -84,7 +83,7 @@ func (f *fixture) say(kind string, status metav1.ConditionStatus) {
 func (f *fixture) reconcile() reconcile.Result {
 	f.t.Helper()
 	for range 3 {
-		result, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", f.cluster.Name))
+		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.cluster.Name))
 		f.Expect(err).NotTo(HaveOccurred())
 		if f.writes.Total() == 0 {
 			return result
@@ -115,7 +114,7 @@ func values(profile *clusterprofilev1alpha1.ClusterProfile) map[string]string {
 
 func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.cluster.Name))
+	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.cluster.Name))
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1}))
 	f.reconcile()
@@ -146,9 +145,9 @@ func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 	f.reconcile()
 	f.cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
 	f.Expect(f.direct.Status().Update(t.Context(), f.cluster)).To(Succeed())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval))
 	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "8"))
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
 	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
 	f.Expect(values(f.profile())).To(HaveKeyWithValue(cpuProperty, "9"))
 }

@@ -21,10 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
-	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -49,7 +46,7 @@ var managedClusterKind = schema.GroupVersionKind{Group: clusterv1.GroupName, Ver
 
 // Deps is what the controller needs. All of it is required.
 type Deps struct {
-	presence.Access
+	inventory.Access
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 }
@@ -57,8 +54,8 @@ type Deps struct {
 // Controller holds the Cluster and the ManagedCluster of one name together: observe, decide, act.
 type Controller struct {
 	Deps
-	events   eventrecorder.Deduplicator
-	throttle statusthrottle.Throttle
+	events   reconciler.EventDeduplicator
+	throttle reconciler.StatusThrottle
 }
 
 // New returns a Controller.
@@ -72,10 +69,10 @@ func New(deps Deps) (*Controller, error) {
 // Setup returns what has a manager run the controller whenever ManagedClusters are an installed kind.
 func Setup(recorder events.EventRecorder, now clock.PassiveClock) func(ctrl.Manager, controller.Options) error {
 	return func(manager ctrl.Manager, options controller.Options) error {
-		return presence.Add(manager, presence.Controller{
+		return inventory.Add(manager, inventory.Controller{
 			Name: "managedcluster", Definition: Definition, Kind: managedClusterKind,
 			Object: &clusterv1.ManagedCluster{}, AddToScheme: clusterv1.Install,
-			Reconciler: func(access presence.Access) (reconcile.Reconciler, error) {
+			Reconciler: func(access inventory.Access) (reconcile.Reconciler, error) {
 				return New(Deps{Access: access, Recorder: recorder, Clock: now})
 			},
 			Absent: func(ctx context.Context) error { return forget(ctx, manager.GetClient()) },

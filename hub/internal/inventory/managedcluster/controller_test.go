@@ -24,11 +24,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
-	"github.com/hollowfleet/hollowfleet/hub/internal/predicates"
-	"github.com/hollowfleet/hollowfleet/hub/internal/presence"
-	"github.com/hollowfleet/hollowfleet/hub/internal/statusthrottle"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
-	"github.com/hollowfleet/hollowfleet/internal/manifests"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -63,7 +61,7 @@ func newFixture(t *testing.T) *fixture {
 	f.clock = testclock.NewFakePassiveClock(time.Now())
 	counted := f.writes.Count(f.direct)
 	f.logic, err = New(Deps{
-		Access: presence.Access{Clusters: counted, Objects: counted, Client: counted}, Recorder: f.events, Clock: f.clock,
+		Access: inventory.Access{Clusters: counted, Objects: counted, Client: counted}, Recorder: f.events, Clock: f.clock,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	return f
@@ -73,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) reconcile() reconcile.Result {
 	f.t.Helper()
 	for range 4 {
-		result, err := f.logic.Reconcile(f.t.Context(), predicates.Request("", f.name))
+		result, err := f.logic.Reconcile(f.t.Context(), reconciler.Request("", f.name))
 		f.Expect(err).NotTo(HaveOccurred())
 		if f.writes.Total() == 0 {
 			return result
@@ -151,7 +149,7 @@ func (f *fixture) told() []string {
 func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 	f := newFixture(t)
 	cluster := f.cluster()
-	_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1}))
 	f.reconcile()
@@ -168,7 +166,7 @@ func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 	for _, state := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionTrue} {
 		say(cluster, v1alpha1.ClusterAgentConnectedCondition, state)
 		f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-		_, err = f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		_, err = f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch ManagedCluster": 1, "patch ManagedCluster/status": 1}))
 		f.reconcile()
@@ -190,9 +188,9 @@ func TestCapacityIsWrittenNowAndThen(t *testing.T) {
 	f.reconcile()
 	cluster.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9")
 	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	f.Expect(f.reconcile().RequeueAfter).To(Equal(statusthrottle.Interval))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(reconciler.StatusInterval))
 	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("8")))
-	f.clock.SetTime(f.clock.Now().Add(statusthrottle.Interval))
+	f.clock.SetTime(f.clock.Now().Add(reconciler.StatusInterval))
 	f.Expect(f.reconcile().RequeueAfter).To(BeZero())
 	f.Expect(f.managed().Status.Capacity).To(HaveKeyWithValue(clusterv1.ResourceCPU, resource.MustParse("9")))
 }
@@ -316,7 +314,7 @@ func TestImportUnderANameThatNoClusterCanHaveIsRefusedOnce(t *testing.T) {
 	f.name = "kube-" + f.name
 	f.accept(f.foreign(map[string]string{v1alpha1.ImportLabel: "true"}))
 	for range 2 {
-		_, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 		f.Expect(err).NotTo(HaveOccurred())
 	}
 	f.Expect(f.read()).To(BeNil())
@@ -348,7 +346,7 @@ func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
 		},
 	})
 	for range 2 {
-		result, err := f.logic.Reconcile(t.Context(), predicates.Request("", f.name))
+		result, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 		f.Expect(err).NotTo(HaveOccurred())
 		f.Expect(result.RequeueAfter).To(Equal(refusedRetry))
 	}
@@ -368,7 +366,7 @@ func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
 
 func TestTheHubMayJoinTheDefaultClusterSet(t *testing.T) {
 	f := newFixture(t)
-	f.Expect(manifests.Apply(t.Context(), f.direct, config.RBAC, "rbac/hub")).To(Succeed())
+	f.Expect(config.Apply(t.Context(), f.direct, config.RBAC, "rbac/hub")).To(Succeed())
 	may := func(set string) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "hub", Groups: []string{"hollowfleet:hub"},

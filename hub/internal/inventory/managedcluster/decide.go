@@ -8,9 +8,9 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/eventrecorder"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // observed is what there is of one name. Cluster and managed are nil where there is none.
@@ -28,7 +28,7 @@ type plan struct {
 	// remove deletes the mirror.
 	remove bool
 	// standing is what a person should know of the state, for as long as it lasts.
-	standing *eventrecorder.Event
+	standing *reconciler.Event
 }
 
 // decide is the whole policy: a Cluster is mirrored unless it came from a ManagedCluster itself; a ManagedCluster
@@ -57,7 +57,7 @@ func decide(in observed) plan {
 // follow keeps a Cluster that came from a ManagedCluster like it. What goes away there is no order here.
 func follow(in observed, ours bool) plan {
 	next := plan{remove: ours, cluster: mirroredAsUsual(in)}
-	var event eventrecorder.Event
+	var event reconciler.Event
 	switch {
 	case in.managed == nil || ours || in.managed.DeletionTimestamp != nil:
 		event = originGoneEvent(in.cluster.Name)
@@ -106,7 +106,7 @@ func mirroredAsUsual(in observed) *v1alpha1.Cluster {
 
 // withEvent is the Cluster with the condition that repeats an event: why its mirror is not there, or not up to date. There may
 // be no Cluster.
-func withEvent(in observed, event eventrecorder.Event) *v1alpha1.Cluster {
+func withEvent(in observed, event reconciler.Event) *v1alpha1.Cluster {
 	if in.cluster == nil {
 		return nil
 	}

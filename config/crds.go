@@ -1,0 +1,53 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const establishedPoll = 100 * time.Millisecond
+
+// InstallCRDs applies the CustomResourceDefinitions in dir of files and waits until the API server serves
+// them or ctx is done.
+func InstallCRDs(ctx context.Context, c client.Client, files fs.FS, dir string) error {
+	crds, err := Read(files, dir)
+	if err != nil {
+		return err
+	}
+	if err := Apply(ctx, c, files, dir); err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		err := wait.PollUntilContextCancel(ctx, establishedPoll, true, func(ctx context.Context) (bool, error) {
+			current := &unstructured.Unstructured{}
+			current.SetGroupVersionKind(crd.GroupVersionKind())
+			if err := c.Get(ctx, client.ObjectKeyFromObject(crd), current); err != nil {
+				return false, err
+			}
+			return established(current), nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %s to be established: %w", crd.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	if err != nil {
+		return false
+	}
+	for _, condition := range conditions {
+		if c, ok := condition.(map[string]any); ok && c["type"] == "Established" {
+			return c["status"] == "True"
+		}
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package machineset
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// MaxAge is how old the beginning of a read may be when it is used. It is about what one read may take anyway.
+const MaxAge = time.Second
+
+// Stamp is a moment in the order of reads and writes of this process. The zero value is before all others.
+type Stamp uint64
+
+// Snapshots has the last read of each deployment. It is never changed after it was put. Nil has none.
+type Snapshots struct {
+	mu    sync.Mutex
+	last  Stamp
+	taken map[types.UID]*read
+}
+
+type read struct {
+	begun    Stamp
+	at       time.Time
+	machines []*v1alpha1.Machine
+}
+
+// NewSnapshots returns Snapshots without any read.
+func NewSnapshots() *Snapshots { return &Snapshots{taken: map[types.UID]*read{}} }
+
+// Now returns a stamp that is after all that were returned before.
+func (m *Snapshots) Now() Stamp {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last++
+	return m.last
+}
+
+// Put offers to the sets of deployment all Machines of its namespace, by a read that began at that stamp and time. The
+// caller must not change a Machine afterwards, neither here nor in the API server, without a Drop before.
+func (m *Snapshots) Put(deployment types.UID, begun Stamp, at time.Time, machines []*v1alpha1.Machine) {
+	if m == nil {
+		return
+	}
+	taken := &read{begun: begun, at: at, machines: machines}
+	m.mu.Lock()
+	m.taken[deployment] = taken
+	m.mu.Unlock()
+	// What may not be used any more takes up no memory.
+	time.AfterFunc(MaxAge, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.taken[deployment] == taken {
+			delete(m.taken, deployment)
+		}
+	})
+}
+
+// Drop takes back what was put for deployment.
+func (m *Snapshots) Drop(deployment types.UID) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.taken, deployment)
+}
+
+// Since returns what was put for deployment if that read began after the stamp, and no longer than MaxAge before now.
+func (m *Snapshots) Since(deployment types.UID, stamp Stamp, now time.Time) ([]*v1alpha1.Machine, bool) {
+	if m == nil {
+		return nil, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken := m.taken[deployment]
+	if taken == nil || taken.begun <= stamp || now.Sub(taken.at) > MaxAge {
+		return nil, false
+	}
+	return taken.machines, true
+}
