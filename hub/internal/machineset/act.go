@@ -191,7 +191,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 		if err := c.current(s); err != nil {
 			return err
 		}
-		if err := c.createNamed(ctx, set, machine); err != nil {
+		if err := c.Client.Create(ctx, machine); err != nil {
 			return err
 		}
 		if !selector.Matches(labels.Set(machine.Labels)) {

@@ -43,7 +43,7 @@ type Deps struct {
 	Clock     clock.PassiveClock
 	// Safety says how many Machines are too many. Default plan.DefaultOvershootLimits.
 	Safety plan.OvershootLimits
-	// SafetyPeriod is how often all sets are looked through for that, beside at each Machine that comes. Default never.
+	// SafetyPeriod is how often each set is reconciled for that, beside at each Machine that comes. Default never.
 	SafetyPeriod time.Duration
 }
 
@@ -103,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 	if done && s.input.Outstanding == 0 {
 		c.Sets.Done(set)
 	}
-	next = next.NoLaterThan(s.counts.NextAvailable).NoLaterThan(decided.After).NoLaterThan(c.emitEvents(s, now))
+	next = next.NoLaterThan(c.SafetyPeriod).NoLaterThan(s.counts.NextAvailable).NoLaterThan(decided.After).NoLaterThan(c.emitEvents(s, now))
 	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
 		next = next.NoLaterThan(wait)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // intrude makes Machines of the set as no hub does.
@@ -200,20 +201,18 @@ func TestAdoptionIsNoOvershoot(t *testing.T) {
 	f.overshoots(false)
 }
 
-func TestTheSweepFindsWhatIsTooMuch(t *testing.T) {
+// Events wake a set for each Machine that comes. The period is for what they miss.
+func TestEverySetIsReconciledEachSafetyPeriod(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.rest()
-	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{
+		Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock, SafetyPeriod: 3 * time.Minute,
+	})
 	f.Expect(err).NotTo(HaveOccurred())
-	mine := ContainElement(HaveField("NamespacedName", client.ObjectKeyFromObject(f.set)))
-	f.Expect(logic.overfull(t.Context())).NotTo(mine)
-	f.intrude(1)
-	f.Expect(logic.overfull(t.Context())).To(mine)
+	f.runner = reconciler.New(f.direct, f.direct, logic)
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(3*time.Minute), "at rest")
 	f.intrude(4)
-	f.reconcile()
-	for _, machine := range f.machines()[:4] {
-		f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
-	}
-	f.scale(5)
-	f.Expect(logic.overfull(t.Context())).To(mine, "it is said to be frozen for it")
+	f.Expect(f.reconcile().RequeueAfter).To(BeNumerically("<=", 3*time.Minute))
+	f.overshoots(true)
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(3*time.Minute), "frozen")
 }

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -16,20 +14,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-const (
-	// nameSuffix characters of 27 are drawn for a Machine's name. Of a thousand Machines two draw the same in 3 cases of 100.
-	nameSuffix = 5
-	// nameDraws bounds how many names are drawn for one Machine before the API server's refusal counts.
-	nameDraws = 4
-)
-
-// newMachine is a Machine of the set with a name of its own, the one of that index among those to be made. It
+// newMachine is a Machine of the set, the one of that index among those to be made. The API server gives it a name. It
 // carries the agent's finalizer from the start: no Machine can vanish before its agent has seen that it is to go.
 func newMachine(s *scope, index int) *v1alpha1.Machine {
 	machine := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       s.set.Namespace,
-			Name:            drawName(s.set),
+			GenerateName:    s.set.Name + "-",
 			Finalizers:      []string{v1alpha1.MachineFinalizer},
 			OwnerReferences: []metav1.OwnerReference{ownerReference(s.set)},
 		},
@@ -40,18 +31,6 @@ func newMachine(s *scope, index int) *v1alpha1.Machine {
 		machine.Annotations[v1alpha1.ReplacesAnnotation] = owed[index]
 	}
 	return machine
-}
-
-func drawName(set *v1alpha1.MachineSet) string { return set.Name + "-" + rand.String(nameSuffix) }
-
-// createNamed creates machine, under another name where its own is taken.
-func (c *Controller) createNamed(ctx context.Context, set *v1alpha1.MachineSet, machine *v1alpha1.Machine) error {
-	err := c.Client.Create(ctx, machine)
-	for drawn := 1; apierrors.IsAlreadyExists(err) && drawn < nameDraws; drawn++ {
-		machine.Name = drawName(set)
-		err = c.Client.Create(ctx, machine)
-	}
-	return err
 }
 
 func ownerReference(set *v1alpha1.MachineSet) metav1.OwnerReference {

@@ -1,15 +1,13 @@
 package machineset
 
 import (
-	"errors"
-	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // parallelCalls bounds the API calls of one reconciliation that are under way at once.
 const parallelCalls = 16
-
-// maxErrors bounds the errors that are passed on: a refused batch has one cause, not a hundred.
-const maxErrors = 3
 
 // slowStart calls do count times in batches of first, twice as many, and so on, and stops after the batch in which one
 // fails: an API server that refuses them all is asked first times, not count times. Each call gets its number, from 0
@@ -27,29 +25,21 @@ func slowStart(count, first int, do func(int) error) (succeeded int, err error) 
 	return succeeded, nil
 }
 
-// inParallel calls do for 0 to count-1, some at a time, and returns how many calls succeeded and the first
-// few errors.
-func inParallel(count int, do func(int) error) (succeeded int, err error) {
-	var (
-		mu    sync.Mutex
-		group sync.WaitGroup
-		errs  []error
-		slots = make(chan struct{}, parallelCalls)
-	)
+// inParallel calls do for 0 to count-1, some at a time, and returns how many calls succeeded and the first error: a
+// refused batch has one cause.
+func inParallel(count int, do func(int) error) (int, error) {
+	var succeeded atomic.Int64
+	var calls errgroup.Group
+	calls.SetLimit(parallelCalls)
 	for i := range count {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		calls.Go(func() error {
 			err := do(i)
-			mu.Lock()
-			defer mu.Unlock()
 			if err == nil {
-				succeeded++
-			} else if len(errs) < maxErrors {
-				errs = append(errs, err)
+				succeeded.Add(1)
 			}
+			return err
 		})
 	}
-	group.Wait()
-	return succeeded, errors.Join(errs...)
+	err := calls.Wait()
+	return int(succeeded.Load()), err
 }

@@ -103,7 +103,6 @@ func everySetIsWatchedWhateverTheStrategy(t *testing.T) {
 			f.reconcile()
 			f.overshoots(true)
 			later.intrude(6)
-			f.Expect(overfull(f)).To(ContainElements(f.set.Name, later.set.Name), "the sweep ends at no set")
 			later.reconcile()
 			later.overshoots(true)
 		})
@@ -130,18 +129,4 @@ func (f *fixture) later(deployment *v1alpha1.MachineDeployment) *fixture {
 	hubtest.Create(f.t, f.direct, other.set)
 	other.rest()
 	return other
-}
-
-// overfull are the sets of f's namespace that the sweep wakes.
-func overfull(f *fixture) []string {
-	f.t.Helper()
-	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
-	f.Expect(err).NotTo(HaveOccurred())
-	var names []string
-	for _, request := range logic.overfull(f.t.Context()) {
-		if request.Namespace == f.set.Namespace {
-			names = append(names, request.Name)
-		}
-	}
-	return names
 }

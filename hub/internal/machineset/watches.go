@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,24 +23,17 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-type (
-	request = reconcile.Request
-	queue   = workqueue.TypedRateLimitingInterface[request]
-)
-
 // SetupWithManager lets manager run the controller.
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
-	controlled := builder.ControllerManagedBy(manager).
+	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineSet{}).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineNews())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(freeze.ClusterChanged())).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(freeze.DeploymentChanged())).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
-		WithOptions(options)
-	if c.SafetyPeriod > 0 {
-		controlled.WatchesRawSource(source.Func(c.sweep))
-	}
-	if err := controlled.Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c)); err != nil {
+		WithOptions(options).
+		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
+	if err != nil {
 		return fmt.Errorf("setting the MachineSet controller up: %w", err)
 	}
 	return nil
