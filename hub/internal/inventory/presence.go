@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +43,7 @@ type Controller struct {
 
 // Access is how a reconciler gets at objects.
 type Access struct {
-	// Clusters reads Clusters, and Objects the other kind, from caches.
+	// Clusters reads Clusters, and Objects the other kind, from a cache.
 	Clusters, Objects client.Reader
 	// Client reads and writes both without a cache.
 	Client client.Client
@@ -56,7 +55,7 @@ func Add(manager ctrl.Manager, described Controller, options controller.Options)
 	watch := &Watch{
 		Config: manager.GetConfig(), HTTPClient: manager.GetHTTPClient(),
 		Definition: described.Definition, Version: described.Kind.Version, Absent: described.Absent,
-		Present: func(ctx context.Context) error { return described.run(ctx, manager, options) },
+		Present: func(ctx context.Context, served Served) error { return described.run(ctx, manager, options, served) },
 	}
 	if err := manager.Add(watch); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", described.Name, err)
@@ -64,16 +63,15 @@ func Add(manager ctrl.Manager, described Controller, options controller.Options)
 	return nil
 }
 
-// run runs the controller until ctx ends. All that it has ends with it.
-func (c Controller) run(ctx context.Context, manager ctrl.Manager, options controller.Options) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// run runs the controller until ctx ends. All that it has ends with it, the cache of Clusters too: a handler in the
+// manager's cache would outlive it.
+func (c Controller) run(ctx context.Context, manager ctrl.Manager, options controller.Options, served Served) error {
 	known := scheme.New()
 	if err := c.AddToScheme(known); err != nil {
 		return fmt.Errorf("registering %s: %w", c.Kind.Kind, err)
 	}
 	mapper := c.mapper()
-	objects, err := cache.New(manager.GetConfig(), c.cacheOptions(manager, known, mapper))
+	cached, err := cache.New(manager.GetConfig(), c.cacheOptions(manager, known, mapper))
 	if err != nil {
 		return fmt.Errorf("making the cache of %s: %w", c.Kind.Kind, err)
 	}
@@ -81,62 +79,46 @@ func (c Controller) run(ctx context.Context, manager ctrl.Manager, options contr
 	if err != nil {
 		return fmt.Errorf("making a client of %s: %w", c.Kind.Kind, err)
 	}
-	reconciler, err := c.Reconciler(Access{Clusters: manager.GetCache(), Objects: objects, Client: direct})
+	reconciler, err := c.Reconciler(Access{Clusters: cached, Objects: cached, Client: direct})
 	if err != nil {
 		return err
 	}
-	options.Reconciler = untilEnd(reconciler)
+	options.Reconciler = whileServed(reconciler, served)
 	worker, err := controller.NewUnmanaged(c.Name, options)
 	if err != nil {
 		return fmt.Errorf("making the %s controller: %w", c.Name, err)
 	}
+	byName := handler.TypedEnqueueRequestsFromMapFunc(named)
 	err = errors.Join(
-		worker.Watch(source.Kind(objects, c.Object, handler.TypedEnqueueRequestsFromMapFunc(named))),
-		worker.Watch(clusters(manager.GetCache())),
+		worker.Watch(source.Kind(cached, c.Object, byName)),
+		worker.Watch(source.Kind[client.Object](cached, &v1alpha1.Cluster{}, byName)),
 	)
 	if err != nil {
 		return fmt.Errorf("watching for the %s controller: %w", c.Name, err)
 	}
-	return together(ctx, cancel, objects.Start, worker.Start)
+	return runAll(ctx, cached.Start, worker.Start)
 }
 
-// farewell is how long the news that a kind is being removed may take, once the API server refuses its objects.
-const farewell = 2 * time.Second
-
-// untilEnd drops the errors of work that was cut short, which are no news to an operator: after the end, and those
-// with which the API server refuses objects of a kind that is on its way out.
-func untilEnd(reconciler reconcile.Reconciler) reconcile.Reconciler {
+// whileServed drops the errors of work that was cut short, which are no news to an operator: after the end, and those
+// with which the API server refuses objects of a kind that is being removed.
+func whileServed(reconciler reconcile.Reconciler, served Served) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := reconciler.Reconcile(ctx, request)
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-			timer := time.NewTimer(farewell)
-			defer timer.Stop()
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-		}
-		if ctx.Err() != nil {
+		refused := apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+		if ctx.Err() != nil || refused && !served(ctx) {
 			err = nil
 		}
 		return result, err
 	})
 }
 
-// together runs all until one ends or ctx does, and returns when all have ended.
-func together(ctx context.Context, cancel context.CancelFunc, all ...func(context.Context) error) error {
-	ended := make(chan error, len(all))
+// runAll runs all until one fails or ctx ends, and returns when all have ended.
+func runAll(ctx context.Context, all ...func(context.Context) error) error {
+	running, ctx := errgroup.WithContext(ctx)
 	for _, each := range all {
-		go func() {
-			defer cancel()
-			ended <- each(ctx)
-		}()
+		running.Go(func() error { return each(ctx) })
 	}
-	var err error
-	for range all {
-		err = errors.Join(err, <-ended)
-	}
-	return err
+	return running.Wait()
 }
 
 // mapper knows where the kinds are served. To ask the API server instead would fail for a moment after the
@@ -173,30 +155,4 @@ func (c Controller) cacheOptions(manager ctrl.Manager, known *runtime.Scheme, ma
 // named asks for the name that an object shares with its Cluster.
 func named(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", object.GetName())}
-}
-
-// clusters is a source of Clusters which, unlike source.Kind, leaves the long-lived cache when ctx ends.
-func clusters(from cache.Cache) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		informer, err := from.GetInformer(ctx, &v1alpha1.Cluster{})
-		if err != nil {
-			return fmt.Errorf("getting the informer of clusters: %w", err)
-		}
-		wake := func(object any) {
-			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = gone.Obj
-			}
-			if cluster, ok := object.(client.Object); ok {
-				queue.Add(named(ctx, cluster)[0])
-			}
-		}
-		registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: wake, UpdateFunc: func(_, now any) { wake(now) }, DeleteFunc: wake,
-		})
-		if err != nil {
-			return fmt.Errorf("watching clusters: %w", err)
-		}
-		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registered) })
-		return nil
-	})
 }

@@ -11,13 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=managedclusters.cluster.open-cluster-management.io;clusterprofiles.multicluster.x-k8s.io,verbs=get;list;watch
@@ -25,8 +30,11 @@ import (
 // retryAfter is how long something that failed while its kind is there waits to be started again.
 const retryAfter = 10 * time.Second
 
+// Served asks the API server whether it serves the kind, and goes on doing so.
+type Served func(context.Context) bool
+
 // Watch runs Present while the CustomResourceDefinition is there. It is a manager.Runnable, which manager runs
-// once it leads.
+// once it leads. It costs one idle watch.
 type Watch struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
@@ -34,87 +42,77 @@ type Watch struct {
 	Definition, Version string
 	// Present works until its context ends, which it does when the definition goes. Should it fail, it is
 	// started again.
-	Present func(context.Context) error
-	// Absent, if set, is called each time that the definition is found to be missing: at the start, and when it goes.
+	Present func(context.Context, Served) error
+	// Absent, if set, is called each time that the definition is found to be missing: at the start, and when it goes. Should
+	// it fail, it is called again.
 	Absent func(context.Context) error
 }
 
 // Start implements manager.Runnable.
 func (w *Watch) Start(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	definitions, err := w.definitions(ctx)
+	cached, direct, err := w.definitions()
 	if err != nil {
 		return fmt.Errorf("watching CustomResourceDefinition %s: %w", w.Definition, err)
 	}
-	changed := make(chan struct{}, 1)
-	wake := func(any) {
-		select {
-		case changed <- struct{}{}:
-		default: // The reconciler that is woken reads the newest state anyway.
-		}
+	work, request := &work{}, reconciler.Request("", w.Definition)
+	defer work.stop()
+	work.run = func(ctx context.Context) error {
+		return w.Present(ctx, func(ctx context.Context) bool {
+			definition, err := w.usable(ctx, direct)
+			return err != nil || definition != ""
+		})
 	}
-	_, err = definitions.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: wake, UpdateFunc: func(_, now any) { wake(now) }, DeleteFunc: wake,
+	watcher, err := controller.NewUnmanaged("presence-"+w.Definition, controller.Options{
+		SkipNameValidation: new(true), RateLimiter: reconciler.Retries(), Logger: klog.FromContext(ctx),
+		Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{}, w.follow(ctx, cached, work) // The work outlives the reconciliation.
+		}),
 	})
 	if err != nil {
+		return fmt.Errorf("making the controller of CustomResourceDefinition %s: %w", w.Definition, err)
+	}
+	start := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		work.again = func() { queue.AddAfter(request, retryAfter) }
+		queue.Add(request) // There is no event if there is no definition.
+		return nil
+	}
+	err = errors.Join(
+		watcher.Watch(source.Func(start)),
+		watcher.Watch(source.Kind(cached, &apiextensionsv1.CustomResourceDefinition{}, &handler.TypedEnqueueRequestForObject[*apiextensionsv1.CustomResourceDefinition]{})),
+	)
+	if err != nil {
 		return fmt.Errorf("watching CustomResourceDefinition %s: %w", w.Definition, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- definitions.cache.Start(ctx) }()
-	if !definitions.cache.WaitForCacheSync(ctx) {
-		return <-ended
-	}
-	wake(nil)
-	w.follow(ctx, definitions.cache, changed)
-	return <-ended
+	return runAll(ctx, cached.Start, watcher.Start)
 }
 
-// follow keeps Present running as the definition comes and goes, until ctx ends.
-func (w *Watch) follow(ctx context.Context, definitions client.Reader, changed <-chan struct{}) {
-	work := &work{run: w.Present}
-	defer work.stop()
-	for looked := false; ; looked = true {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-work.failed():
-		}
-		now, err := w.check(ctx, definitions)
-		switch {
-		case err != nil: // Only a reader that has ended fails, and so does ctx then.
-		case looked && now == work.definition:
-			work.restart(ctx)
-		default:
-			w.change(ctx, work, now)
-		}
+// follow ends the work for the definition that was, and begins that for the one that is.
+func (w *Watch) follow(ctx context.Context, definitions client.Reader, work *work) error {
+	now, err := w.usable(ctx, definitions)
+	if err != nil || work.isDoneFor(now) {
+		return err
 	}
-}
-
-// change ends the work for the definition that was, and begins that for the one that is.
-func (w *Watch) change(ctx context.Context, work *work, now types.UID) {
 	logger := klog.FromContext(ctx).WithValues("CustomResourceDefinition", w.Definition)
-	if work.definition != "" {
+	if work.cancel != nil {
 		logger.Info("Stopping the controller of a kind that is not installed any more")
 		work.stop()
 	}
-	work.definition = now
 	if now != "" {
 		logger.Info("Starting the controller of an installed kind")
-		work.start(ctx)
-		return
+		work.start(ctx, now)
+		return nil
 	}
-	if w.Absent == nil {
-		return
+	if w.Absent != nil {
+		if err := w.Absent(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("tidying up after kind %s, which is not installed: %w", w.Definition, err)
+		}
 	}
-	if err := w.Absent(ctx); err != nil && ctx.Err() == nil {
-		logger.Error(err, "Tidying up after a kind that is not installed")
-	}
+	work.definition = new(now)
+	return nil
 }
 
-// check returns the UID of the definition if it can be used, else none.
-func (w *Watch) check(ctx context.Context, definitions client.Reader) (types.UID, error) {
+// usable returns the UID of the definition if it can be used, else none.
+func (w *Watch) usable(ctx context.Context, definitions client.Reader) (types.UID, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := definitions.Get(ctx, client.ObjectKey{Name: w.Definition}, definition)
 	if client.IgnoreNotFound(err) != nil {
@@ -143,32 +141,26 @@ func Usable(definition *apiextensionsv1.CustomResourceDefinition, version string
 	return false
 }
 
-// definitions is a cache of the one definition that a Watch is about.
-type definitions struct {
-	cache    cache.Cache
-	informer cache.Informer
-}
-
-func (w *Watch) definitions(ctx context.Context) (*definitions, error) {
+// definitions returns a cache of the one definition, and a client that reads it from the API server.
+func (w *Watch) definitions() (cache.Cache, client.Client, error) {
 	known := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(known); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	named, err := cache.New(w.Config, cache.Options{
-		HTTPClient: w.HTTPClient, Scheme: known, Mapper: mapperOf(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")),
-		ByObject: map[client.Object]cache.ByObject{
-			definition: {Field: fields.OneTermEqualSelector("metadata.name", w.Definition), Transform: slim},
-		},
+	// It knows where definitions are served without asking the API server.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	cached, err := cache.New(w.Config, cache.Options{
+		HTTPClient: w.HTTPClient, Scheme: known, Mapper: mapper,
+		ByObject: map[client.Object]cache.ByObject{&apiextensionsv1.CustomResourceDefinition{}: {
+			Field: fields.OneTermEqualSelector("metadata.name", w.Definition), Transform: slim,
+		}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	informer, err := named.GetInformer(ctx, definition, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, err
-	}
-	return &definitions{cache: named, informer: informer}, nil
+	direct, err := client.New(w.Config, client.Options{HTTPClient: w.HTTPClient, Scheme: known, Mapper: mapper})
+	return cached, direct, err
 }
 
 // slim leaves of a definition what Usable reads.
@@ -185,28 +177,37 @@ func slim(object any) (any, error) {
 	return definition, nil
 }
 
-// mapperOf knows where the API server serves kind, a cluster-scoped one, without asking it.
-func mapperOf(kind schema.GroupVersionKind) meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(kind, meta.RESTScopeRoot)
-	return mapper
-}
-
 // work is what runs while a definition is there.
 type work struct {
 	run func(context.Context) error
-	// definition is the UID of the definition for which it runs.
-	definition types.UID
+	// again has the definition looked at again, to start work that has failed.
+	again func()
+	// definition is the UID of the definition for which it runs, empty if it has been found missing; nil at first.
+	definition *types.UID
 	cancel     context.CancelFunc
 	done       chan struct{}
-	// retry fires when work that failed is to be started again.
-	retry chan struct{}
 }
 
-func (w *work) start(ctx context.Context) {
+// isDoneFor tells whether nothing is to be done about the definition, of which now is the UID.
+func (w *work) isDoneFor(now types.UID) bool {
+	if w.definition == nil || *w.definition != now {
+		return false
+	}
+	if w.cancel == nil {
+		return true
+	}
+	select {
+	case <-w.done: // It has ended by itself.
+		return false
+	default:
+		return true
+	}
+}
+
+func (w *work) start(ctx context.Context, definition types.UID) {
 	ctx, cancel := context.WithCancel(ctx)
-	done, retry := make(chan struct{}), make(chan struct{})
-	w.cancel, w.done, w.retry = cancel, done, retry
+	done := make(chan struct{})
+	w.definition, w.cancel, w.done = &definition, cancel, done
 	go func() {
 		err := w.run(ctx)
 		close(done)
@@ -217,26 +218,9 @@ func (w *work) start(ctx context.Context) {
 			err = errors.New("it ended by itself")
 		}
 		klog.FromContext(ctx).Error(err, "Starting the controller of an installed kind again later", "after", retryAfter)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter):
-			close(retry)
-		}
+		w.again()
 	}()
 }
-
-// restart starts work again that has ended by itself, once it is due.
-func (w *work) restart(ctx context.Context) {
-	select {
-	case <-w.failed():
-		w.stop()
-		w.start(ctx)
-	default:
-	}
-}
-
-// failed is closed when work that ended by itself is to be started again.
-func (w *work) failed() <-chan struct{} { return w.retry }
 
 // stop ends the work and waits until it has ended.
 func (w *work) stop() {
@@ -245,5 +229,5 @@ func (w *work) stop() {
 	}
 	w.cancel()
 	<-w.done
-	w.cancel, w.retry = nil, nil
+	w.definition, w.cancel = nil, nil
 }

@@ -72,7 +72,7 @@ func TestWorkRunsWhileTheDefinitionIsThere(t *testing.T) {
 	g := NewWithT(t)
 	var starts, running, absent atomic.Int32
 	started(t, &Watch{
-		Present: func(ctx context.Context) error {
+		Present: func(ctx context.Context, _ Served) error {
 			starts.Add(1)
 			running.Add(1)
 			defer running.Add(-1)
@@ -103,7 +103,7 @@ func TestWorkThatFailsIsStartedAgain(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(testenv.ManagedClusters.Install(t.Context(), environment.Client)).To(Succeed())
 	var starts, running atomic.Int32
-	started(t, &Watch{Present: func(ctx context.Context) error {
+	started(t, &Watch{Present: func(ctx context.Context, _ Served) error {
 		if starts.Add(1) == 1 {
 			return errors.New("said by the test")
 		}
