@@ -15,7 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub"
 )
 
-var looks = regexp.MustCompile(`controller_runtime_reconcile_total\{controller="machineset",result="success"\} (\S+)`)
+var looks = regexp.MustCompile(`controller_runtime_reconcile_total\{controller="machineset",result="requeue_after"\} (\S+)`)
 
 // looked is how often the hub has looked at a MachineSet.
 func (r *running) looked() float64 {
