@@ -45,6 +45,13 @@ func ClusterVersion() predicate.Predicate {
 	return onChange(func(cluster *v1alpha1.Cluster) any { return cluster.Status.KubernetesVersion })
 }
 
+// ClusterSelection lets changes of a Cluster pass that change to which fleets it belongs, and whether they wait for it.
+func ClusterSelection() predicate.Predicate {
+	return onChange(func(cluster *v1alpha1.Cluster) any {
+		return []any{cluster.Labels, cluster.Accepted(), meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition)}
+	})
+}
+
 // DeploymentFreeze lets changes of a MachineDeployment pass that freeze or thaw what belongs to it.
 func DeploymentFreeze() predicate.Predicate {
 	return onChange(func(deployment *v1alpha1.MachineDeployment) any {
