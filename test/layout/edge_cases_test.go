@@ -96,3 +96,20 @@ func testSource(t *testing.T, dir string) string {
 	}
 	return all.String()
 }
+
+// A row that stands twice is changed in one place only.
+func TestNoRowStandsTwice(t *testing.T) {
+	g := NewWithT(t)
+	for _, page := range []string{"docs/edge-cases.md", "docs/claims.md"} {
+		rows := map[string]bool{}
+		for _, line := range strings.Split(read(t, page), "\n") {
+			row, _, table := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+			if !table || !strings.HasPrefix(line, "| ") || !strings.Contains(line, "`") {
+				continue // The head of a table names no test.
+			}
+			g.Expect(rows).NotTo(HaveKey(row), "%s has this row twice", page)
+			rows[row] = true
+		}
+		g.Expect(rows).NotTo(BeEmpty(), page)
+	}
+}
