@@ -25,7 +25,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // running is a hub in this process, with the rights of its service account and no others.
 type running struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,19 +28,7 @@ const patience = 2 * time.Minute
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) {
-	var err error
-	if environment, err = testenv.Start(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 type fixture struct {
 	*WithT

@@ -3,8 +3,6 @@ package reconciler_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -23,19 +21,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) {
-	var err error
-	if environment, err = testenv.Start(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // counting is a logic that reports a number of replicas.
 type counting struct {

@@ -5,11 +5,9 @@ package api_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,19 +22,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) {
-	var err error
-	if environment, err = testenv.Start(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // get returns what the API server answers, as a table if wanted.
 func get(g Gomega, path, accept string, into any) {

@@ -26,7 +26,7 @@ const (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // run is one command line and what it left.
 type run struct {

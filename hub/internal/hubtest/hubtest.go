@@ -6,12 +6,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,26 +24,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
-
-// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
-const poll = 50 * time.Millisecond
-
-// Main runs a package's tests against one API server, which it stores in environment.
-func Main(m *testing.M, environment **testenv.Environment) {
-	started, err := testenv.Start(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		os.Exit(1)
-	}
-	gomega.SetDefaultEventuallyPollingInterval(poll)
-	*environment = started
-	code := m.Run()
-	if err := started.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
 
 // Name is a name that no other test has.
 func Name() string { return "c-" + rand.String(8) }

@@ -12,13 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 const patience = 2 * time.Minute
 

@@ -30,7 +30,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // fixture is one controller, and a set in a cluster of its own.
 type fixture struct {

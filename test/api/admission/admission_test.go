@@ -3,9 +3,7 @@
 package admission_test
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,19 +25,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) {
-	var err error
-	if environment, err = testenv.Start(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the API server:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 const namespace = "default"
 

@@ -31,7 +31,7 @@ var (
 	install     sync.Once
 )
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 const namespace = "default"
 

@@ -35,7 +35,7 @@ var (
 	install     sync.Once
 )
 
-func TestMain(m *testing.M) { hubtest.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 
 // fixture is one name, a controller that is called by hand, and a client that counts its writes.
 type fixture struct {
