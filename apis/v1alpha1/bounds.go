@@ -53,3 +53,12 @@ func resolve(value *intstr.IntOrString, unset intstr.IntOrString, replicas int, 
 	}
 	return max(number, 0)
 }
+
+// DesiredReplicas is what spec.replicas of a MachineSet or MachineDeployment asks for: 1 if it is nil, as the API server
+// fills it in.
+func DesiredReplicas(replicas *int32) int {
+	if replicas == nil {
+		return 1
+	}
+	return int(*replicas)
+}

@@ -319,19 +319,12 @@ func sizedFor(set *v1alpha1.MachineSet) *int {
 	return &number
 }
 
-// replicas is spec.replicas; the API server has filled in the default.
 func replicas(deployment *v1alpha1.MachineDeployment) int {
-	if deployment.Spec.Replicas == nil {
-		return 1
-	}
-	return int(*deployment.Spec.Replicas)
+	return v1alpha1.DesiredReplicas(deployment.Spec.Replicas)
 }
 
 func setReplicas(set *v1alpha1.MachineSet) int {
-	if set.Spec.Replicas == nil {
-		return 1
-	}
-	return int(*set.Spec.Replicas)
+	return v1alpha1.DesiredReplicas(set.Spec.Replicas)
 }
 
 // revision is the revision that an object carries; 0 if it carries none.

@@ -297,10 +297,6 @@ func owner(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) 
 	return deployment, nil
 }
 
-// replicas is spec.replicas; the API server has filled in the default.
 func replicas(set *v1alpha1.MachineSet) int {
-	if set.Spec.Replicas == nil {
-		return 1
-	}
-	return int(*set.Spec.Replicas)
+	return v1alpha1.DesiredReplicas(set.Spec.Replicas)
 }

@@ -30,7 +30,7 @@ func (c *Controller) measure(s *scope) {
 func (c *Controller) checkOvershoot(s *scope) {
 	over := &s.surplus
 	over.known = s.input.Outstanding == 0
-	over.facts.Came = over.known && s.known.arrivals.Grown(over.look, over.stored)
+	over.facts.Grown = over.known && s.known.arrivals.Grown(over.look, over.stored)
 	verdict := freeze.OfOvershoot(c.Safety.Message(s.set.Name, over.facts))
 	over.frozen = verdict.Frozen
 	if over.frozen {

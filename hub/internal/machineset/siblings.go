@@ -54,7 +54,7 @@ func (c *Controller) countBeside(ctx context.Context, s *scope, must bool) error
 // together. The order that the set has may be older than that: the deployment was scaled down, and its controller has not
 // taken the places off its sets yet.
 func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
-	replicas := plan.Replicas(s.deployment)
+	replicas := v1alpha1.DesiredReplicas(s.deployment.Spec.Replicas)
 	all := replicas
 	if group := s.deployment.Spec.Strategy.SurgeGroup(); group != "" {
 		list := &v1alpha1.MachineDeploymentList{}
@@ -63,7 +63,7 @@ func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
 		}
 		for i := range list.Items {
 			if other := &list.Items[i]; other.UID != s.deployment.UID && other.Spec.Strategy.SurgeGroup() == group {
-				all += plan.Replicas(other)
+				all += v1alpha1.DesiredReplicas(other.Spec.Replicas)
 			}
 		}
 	}

@@ -33,42 +33,29 @@ type OvershootFacts struct {
 	Machines int
 	// Grown: some of them have come since the last look, and the set has not made them. Those that are left when
 	// a user lowers replicas came when they were asked for: a scale-down takes them, and nothing is wrong.
-	Came bool
+	Grown bool
 	// Frozen: the set is frozen for an overshoot already.
 	Frozen bool
 	// Allowed: a user wants it to be left to the scale-down.
 	Allowed bool
 }
 
-// OvershootOf returns what is known of set and the deployment that controls it, nil for none; all but Came.
+// OvershootOf returns what is known of set and the deployment that controls it, nil for none; all but Grown.
 func OvershootOf(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment, machines int) OvershootFacts {
 	facts := OvershootFacts{
-		Asked: replicasOr1(set.Spec.Replicas), Machines: machines,
+		Asked: v1alpha1.DesiredReplicas(set.Spec.Replicas), Machines: machines,
 		Allowed: set.Annotations[v1alpha1.AllowOvershootAnnotation] == "true",
 	}
 	if frozen := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.FrozenCondition); frozen != nil {
 		facts.Frozen = frozen.Reason == v1alpha1.ReasonOvershoot
 	}
 	if deployment != nil {
-		replicas := Replicas(deployment)
+		replicas := v1alpha1.DesiredReplicas(deployment.Spec.Replicas)
 		surge, _ := deployment.Spec.Strategy.Bounds(replicas)
 		facts.Asked = max(facts.Asked, replicas+surge)
 		facts.Allowed = facts.Allowed || deployment.Annotations[v1alpha1.AllowOvershootAnnotation] == "true"
 	}
 	return facts
-}
-
-// Replicas is how many Machines deployment is to have.
-func Replicas(deployment *v1alpha1.MachineDeployment) int {
-	return replicasOr1(deployment.Spec.Replicas)
-}
-
-// replicasOr1 is spec.replicas; the API server has filled in the default.
-func replicasOr1(replicas *int32) int {
-	if replicas == nil {
-		return 1
-	}
-	return int(*replicas)
 }
 
 // Frozen tells whether facts are those of a set that has to be frozen.
@@ -79,7 +66,7 @@ func (l OvershootLimits) Frozen(facts OvershootFacts) bool {
 	case facts.Frozen:
 		return facts.Machines > l.Low(facts.Asked)
 	default:
-		return facts.Came && facts.Machines >= l.High(facts.Asked)
+		return facts.Grown && facts.Machines >= l.High(facts.Asked)
 	}
 }
 

@@ -24,7 +24,7 @@ type overshootWorld struct {
 // look is a reconciliation; stored is false if the hub is killed before it has written the status.
 func (w *overshootWorld) look(t *rapid.T, stored bool) {
 	now := MachinesSeen{Machines: w.machines, Generation: w.generation}
-	facts := OvershootFacts{Asked: w.asked, Machines: w.machines, Frozen: w.frozen, Came: w.hub.Grown(now, w.reported)}
+	facts := OvershootFacts{Asked: w.asked, Machines: w.machines, Frozen: w.frozen, Grown: w.hub.Grown(now, w.reported)}
 	frozen := w.limits.Frozen(facts)
 	w.check(t, facts, frozen)
 	created := 0

@@ -86,7 +86,7 @@ type Input struct {
 	LeftToNew bool
 	// Room is how many Machines more all sets of the deployment together may make; nil is no bound.
 	Room *int
-	// NoUpdate: the API server has refused to bring a Machine up to date a moment ago, so none is for now.
+	// NoUpdate: the API server has just refused to update a Machine to the template, so no update is planned now.
 	NoUpdate bool
 }
 
