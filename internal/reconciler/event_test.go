@@ -36,7 +36,7 @@ func TestFew(t *testing.T) {
 	g.Expect(names[10]).To(Equal("k"), "the names stay as they are")
 }
 
-func TestHeraldTellsOnce(t *testing.T) {
+func TestAnEventDeduplicatorSendsAStateOnce(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	deduplicator := &EventDeduplicator{}
 	one, two := &Event{Type: "Normal", Reason: "One"}, &Event{Type: "Normal", Reason: "Two"}

@@ -15,7 +15,10 @@ const MaxAge = time.Second
 // Stamp is a moment in the order of reads and writes of this process. The zero value is before all others.
 type Stamp uint64
 
-// Snapshots has the last read of each deployment. It is never changed after it was put. Nil has none.
+// Snapshots lets a MachineSet use what its MachineDeployment has read of the Machines a moment ago: those reads are most of
+// what a step of a rollout takes. docs/design/2026-11-22-one-read-per-step.md says what makes it safe.
+//
+// It has the last read of each deployment, which is never changed after it was put. Nil has none.
 type Snapshots struct {
 	mu    sync.Mutex
 	last  Stamp
