@@ -9,17 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
-
-// newsBuffer takes the news of as many clusters before sending them costs a goroutine each.
-const newsBuffer = 256
 
 // Agents remembers the agents that this process has heard. What an earlier hub wrote about an agent does not count: a hub
 // that has just started changes nothing in a cluster whose agent it has not heard. The zero value is ready for use and has heard none.
 type Agents struct {
 	mu          sync.Mutex
 	heard       map[string]bool
-	subscribers []chan event.GenericEvent
+	subscribers []reconciler.News
 }
 
 // Hear notes that the agent of cluster has renewed its Lease. The first time is news.
@@ -35,11 +33,7 @@ func (a *Agents) Hear(cluster string) {
 	a.heard[cluster] = true
 	news := event.GenericEvent{Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
 	for _, subscriber := range a.subscribers {
-		select {
-		case subscriber <- news:
-		default:
-			go func() { subscriber <- news }()
-		}
+		subscriber.Send(news)
 	}
 }
 
@@ -61,7 +55,7 @@ func (a *Agents) Forget(cluster string) {
 func (a *Agents) News() <-chan event.GenericEvent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	subscriber := make(chan event.GenericEvent, newsBuffer)
+	subscriber := reconciler.NewNews()
 	a.subscribers = append(a.subscribers, subscriber)
 	return subscriber
 }

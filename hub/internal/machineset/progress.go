@@ -11,10 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
-
-// newsBuffer takes as much news before sending them costs a goroutine each.
-const newsBuffer = 256
 
 // setMemory is how long a set's generation is remembered. By then it has long been written into the set's status.
 const setMemory = time.Hour
@@ -27,7 +25,7 @@ type Sets struct {
 	mu    sync.Mutex
 	done  map[types.UID]work
 	swept time.Time
-	news  chan event.GenericEvent
+	news  reconciler.News
 }
 
 type work struct {
@@ -37,7 +35,7 @@ type work struct {
 
 // NewSets returns Sets that have seen nothing yet.
 func NewSets(clock clock.PassiveClock) *Sets {
-	return &Sets{clock: clock, done: map[types.UID]work{}, news: make(chan event.GenericEvent, newsBuffer)}
+	return &Sets{clock: clock, done: map[types.UID]work{}, news: reconciler.NewNews()}
 }
 
 // Done notes that the controller has worked on set as it is, and tells whether it is remembered. A generation that is
@@ -57,14 +55,9 @@ func (s *Sets) Done(set *v1alpha1.MachineSet) (remembered bool) {
 		return true
 	}
 	s.done[set.UID] = work{generation: set.Generation, at: now}
-	news := event.GenericEvent{Object: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+	s.news.Send(event.GenericEvent{Object: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Labels: set.Labels, OwnerReferences: set.OwnerReferences,
-	}}}
-	select {
-	case s.news <- news:
-	default:
-		go func() { s.news <- news }()
-	}
+	}}})
 	return true
 }
 
