@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
+	open-cluster-management.io/api v1.3.0
 )
 
 require (

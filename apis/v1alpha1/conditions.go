@@ -72,7 +72,7 @@ const (
 // Condition types of a MachineSet and a MachineDeployment, with the meaning of apps/v1. Written by the hub.
 const (
 	AvailableCondition = "Available"
-	// ProgressingCondition is on MachineDeployments only.
+	// ProgressingCondition is on MachineDeployments and MachineFleets only.
 	ProgressingCondition = "Progressing"
 	// ReplicaFailureCondition is True when Machines cannot be created or deleted.
 	ReplicaFailureCondition = "ReplicaFailure"
@@ -212,6 +212,36 @@ const (
 	ReasonUnsupportedKubeletVersion = "UnsupportedKubeletVersion"
 	// ReasonProgressDeadlineExceeded: no progress for spec.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonRolloutComplete: every cluster of the fleet has the present revision, or has failed within what may fail.
+	ReasonRolloutComplete = "RolloutComplete"
+	// ReasonTooManyFailures: more clusters of the fleet have failed than its rolloutStrategy allows, so that nothing more is
+	// begun.
+	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonClustersHeld: what is left of the fleet's rollout waits for clusters that are frozen or not Ready.
+	ReasonClustersHeld = "ClustersHeld"
+	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be begun until a user
+	// changes something.
+	ReasonClustersBlocked = "ClustersBlocked"
+	// ReasonInvalidFleet: a field of the fleet's spec cannot be used as it is, so that nothing is begun.
+	ReasonInvalidFleet = "InvalidFleet"
+	// ReasonKubeletDowngrade: the fleet's template has an older kubelet than the one before, and spec.allowDowngrade is not
+	// set, so that nothing is begun.
+	ReasonKubeletDowngrade = "KubeletDowngrade"
+	// ReasonNoClusterSelected: no accepted Cluster matches the fleet's selector yet. ReasonSelectionEmptied: none does any
+	// more, which freezes the fleet.
+	ReasonNoClusterSelected = "NoClusterSelected"
+	ReasonSelectionEmptied  = "SelectionEmptied"
+	// ReasonNotAdopted: a MachineDeployment of the fleet's name exists that the fleet did not make.
+	// ReasonClaimedByAnotherFleet: it belongs to another fleet. ReasonSelectorDiffers: its selector, which cannot be changed,
+	// is another than the fleet's. ReasonWriteRefused: the API server refuses the fleet's MachineDeployment.
+	ReasonNotAdopted            = "NotAdopted"
+	ReasonClaimedByAnotherFleet = "ClaimedByAnotherFleet"
+	ReasonSelectorDiffers       = "SelectorDiffers"
+	ReasonWriteRefused          = "WriteRefused"
+	// ReasonRolloutFailed and ReasonRolloutTimedOut: what a cluster of a fleet failed for. Its MachineDeployment cannot go on;
+	// or it was not in time for the progressDeadline of the fleet's rolloutStrategy.
+	ReasonRolloutFailed   = "RolloutFailed"
+	ReasonRolloutTimedOut = "RolloutTimedOut"
 	// ReasonTooManyUnhealthy and ReasonWithinMaxUnhealthy compare unhealthy Machines with maxUnhealthy.
 	ReasonTooManyUnhealthy   = "TooManyUnhealthy"
 	ReasonWithinMaxUnhealthy = "WithinMaxUnhealthy"

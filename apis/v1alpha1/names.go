@@ -9,6 +9,9 @@ const (
 	MachineSetNameLabel = "hollowfleet.io/machine-set-name"
 	// MachineDeploymentNameLabel names the MachineDeployment above a MachineSet or Machine. Written by the hub.
 	MachineDeploymentNameLabel = "hollowfleet.io/machine-deployment-name"
+	// MachineFleetNameLabel names the MachineFleet that a MachineDeployment belongs to. It is for selection only: nothing is
+	// ever decided by it. Written by the hub.
+	MachineFleetNameLabel = "hollowfleet.io/machine-fleet-name"
 	// MachineTemplateHashLabel tells the MachineSets of one MachineDeployment, and their Machines, apart.
 	// Written by the hub.
 	MachineTemplateHashLabel = "hollowfleet.io/machine-template-hash"
@@ -67,6 +70,12 @@ const (
 	// RevisionAnnotation is the revision of a MachineDeployment's template: "1", "2", … Written by the hub
 	// on the MachineDeployment and its MachineSets.
 	RevisionAnnotation = "hollowfleet.io/revision"
+	// FleetRecordAnnotation on a MachineDeployment says to which MachineFleet it belongs, and how far it is with which
+	// revision. FleetAppliedAnnotation beside it has what the fleet applied last: these fields are the fleet's, and changes of
+	// them are taken back. Both are written by the hub. Without the first, the fleet leaves the MachineDeployment alone until
+	// its spec.adopt is set.
+	FleetRecordAnnotation  = "hollowfleet.io/fleet-record"
+	FleetAppliedAnnotation = "hollowfleet.io/fleet-applied"
 	// AutoscalerRevisionAnnotation repeats RevisionAnnotation on a MachineSet under the name that
 	// cluster-autoscaler's clusterapi provider reads. Written by the hub.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"
@@ -137,7 +146,7 @@ const (
 	// NodeAppliedTaintsAnnotation, on a Node, lists the taints that the agent put there, so that it takes
 	// away only its own when spec.taints changes. Written by the agent.
 	NodeAppliedTaintsAnnotation = "hollowfleet.io/applied-taints"
-	// FreezeAnnotation, set by a user on a Cluster, MachineSet or MachineDeployment, freezes it; the value is
+	// FreezeAnnotation, set by a user on a Cluster, MachineFleet, MachineDeployment or MachineSet, freezes it; the value is
 	// the reason and is shown in the Frozen condition. Removing it ends that freeze.
 	FreezeAnnotation = "hollowfleet.io/freeze"
 	// AcknowledgeHubAnnotation on a Cluster lets its agent work for a hub that it found to be another than the one that

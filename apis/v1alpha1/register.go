@@ -16,6 +16,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&Machine{}, &MachineList{},
 		&MachineSet{}, &MachineSetList{},
 		&MachineDeployment{}, &MachineDeploymentList{},
+		&MachineFleet{}, &MachineFleetList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

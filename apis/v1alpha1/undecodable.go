@@ -103,6 +103,29 @@ func (d MachineDeployment) MarshalJSON() ([]byte, error) {
 }
 
 // NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (f *MachineFleet) NotDecoded() string { return f.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (f *MachineFleet) UnmarshalJSON(data []byte) error {
+	type plain MachineFleet
+	var decoded plain
+	problem, header, err := decodeObject(data, &decoded)
+	if *f = MachineFleet(decoded); problem != "" {
+		*f = MachineFleet{TypeMeta: header.TypeMeta, ObjectMeta: header.ObjectMeta, DecodeError: problem}
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (f MachineFleet) MarshalJSON() ([]byte, error) {
+	if f.DecodeError != "" {
+		return nil, encodeError("MachineFleet", f.ObjectMeta, f.DecodeError)
+	}
+	type plain MachineFleet
+	return json.Marshal(plain(f))
+}
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
 func (s *MachineSet) NotDecoded() string { return s.DecodeError }
 
 // UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.

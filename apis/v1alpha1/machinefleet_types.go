@@ -1,0 +1,307 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+)
+
+// MachineFleet keeps one MachineDeployment of its name in each of many clusters, and applies a new template to them in
+// waves.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=fleet,categories=fleet
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Wave",type=integer,JSONPath=`.status.currentWave`
+// +kubebuilder:printcolumn:name="Waves",type=integer,JSONPath=`.status.waves`
+// +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters.selected`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.clusters.updated`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.clusters.failed`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.clusters.held`
+// +kubebuilder:printcolumn:name="Kubelet",type=string,JSONPath=`.spec.template.spec.template.spec.versions.kubelet`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the MachineDeployments have the same name, and MachineSet and Machine names add 17 and are at most 63"
+type MachineFleet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
+	// spec is written by the user.
+	// +required
+	Spec MachineFleetSpec `json:"spec"`
+	// status is written by the hub. Until it has looked, Ready is Unknown.
+	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status MachineFleetStatus `json:"status,omitzero"`
+}
+
+// MachineFleetSpec is the desired fleet.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.all) || self.rolloutStrategy.type == 'All'",message="spec.rolloutStrategy.all: only with type All",fieldPath=".rolloutStrategy"
+// +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressive) || self.rolloutStrategy.type == 'Progressive'",message="spec.rolloutStrategy.progressive: only with type Progressive",fieldPath=".rolloutStrategy"
+// +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressivePerGroup) || self.rolloutStrategy.type == 'ProgressivePerGroup'",message="spec.rolloutStrategy.progressivePerGroup: only with type ProgressivePerGroup",fieldPath=".rolloutStrategy"
+type MachineFleetSpec struct {
+	// clusterSelector chooses accepted Clusters by their labels; empty chooses all of them. A selection that becomes empty
+	// freezes the fleet.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
+	// +required
+	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+
+	// template of the MachineDeployments. A change of it is a new revision, which the clusters get in waves.
+	// +required
+	Template MachineDeploymentTemplate `json:"template"`
+
+	// replicas of the MachineDeployment in each cluster, 0 to 10000, unless an override says otherwise. A change reaches
+	// all clusters at once. Default: the fleet does not write replicas, so that they can be scaled cluster by cluster; a
+	// new MachineDeployment has 1.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// overrides change replicas for some of the clusters. The first that matches a cluster holds.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Overrides []MachineFleetOverride `json:"overrides,omitempty"`
+
+	// removalPolicy says what becomes of the MachineDeployment in a cluster whose labels do not match clusterSelector any
+	// more. Default Orphan.
+	// +kubebuilder:default=Orphan
+	// +optional
+	RemovalPolicy RemovalPolicy `json:"removalPolicy,omitempty"`
+
+	// adopt lets the fleet take over a MachineDeployment of its name that it did not make, in its turn. Default false.
+	// +optional
+	Adopt bool `json:"adopt,omitempty"`
+
+	// allowDowngrade lets a template be rolled out whose kubelet is older than the one that clusters of the fleet have.
+	// Default false.
+	// +optional
+	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
+
+	// paused keeps the hub from changing any MachineDeployment of the fleet. What has begun goes on in the clusters and is
+	// followed. Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// rolloutStrategy says in which order, and to how many clusters at once, a new template is applied. Default All.
+	// +kubebuilder:default={type: All}
+	// +optional
+	RolloutStrategy clusterv1alpha1.RolloutStrategy `json:"rolloutStrategy,omitzero"`
+
+	// groups are the decision groups that rolloutStrategy names, in their order. A cluster is in the first that it
+	// matches, and keeps it while a revision is rolled out there.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Groups []MachineFleetGroup `json:"groups,omitempty"`
+}
+
+// RemovalPolicy says what becomes of the MachineDeployment in a cluster that has left a fleet.
+//
+// +kubebuilder:validation:Enum=Orphan;Delete
+type RemovalPolicy string
+
+// The values of RemovalPolicy.
+const (
+	// RemovalOrphan: it stays as it is.
+	RemovalOrphan RemovalPolicy = "Orphan"
+	// RemovalDelete: it is deleted, unless the selection has become empty, or the cluster is frozen or gone.
+	RemovalDelete RemovalPolicy = "Delete"
+)
+
+// MachineFleetOverride changes the fleet's settings for some clusters.
+type MachineFleetOverride struct {
+	// name of the override.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// clusterSelector chooses the clusters by their labels; empty chooses all.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
+	// +required
+	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+	// replicas of the MachineDeployment in each of these clusters, 0 to 10000.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +required
+	Replicas *int32 `json:"replicas"`
+}
+
+// MachineFleetGroup is a decision group.
+type MachineFleetGroup struct {
+	// name by which rolloutStrategy names the group.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// clusterSelector chooses the group's clusters by their labels; empty chooses all.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
+	// +required
+	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+}
+
+// MachineDeploymentTemplate is what the MachineDeployments of a fleet are made from.
+type MachineDeploymentTemplate struct {
+	// metadata of the MachineDeployments.
+	// +optional
+	Metadata TemplateMetadata `json:"metadata,omitzero"`
+	// spec of the MachineDeployments, without what is particular to one.
+	// +required
+	Spec MachineDeploymentTemplateSpec `json:"spec"`
+}
+
+// MachineDeploymentTemplateSpec has the fields of a MachineDeployment's spec, with the same meanings, but for clusterName,
+// replicas and paused.
+//
+// +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.size() <= 15",message="spec.template.spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
+// +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.template.spec.selector.matchLabels does not match spec.template.spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || !has(self.minReadySeconds) || self.progressDeadlineSeconds > self.minReadySeconds",message="spec.template.spec.progressDeadlineSeconds: must be more than spec.template.spec.minReadySeconds, or no rollout could ever be in time",fieldPath=".progressDeadlineSeconds"
+type MachineDeploymentTemplateSpec struct {
+	// selector chooses the MachineSets and Machines of each deployment; the template must carry its labels. Cannot be
+	// changed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.template.spec.selector cannot be changed: create another object"
+	// +required
+	Selector MachineSelector `json:"selector"`
+
+	// template of the Machines.
+	// +required
+	Template MachineTemplate `json:"template"`
+
+	// strategy says how Machines of an older template are replaced.
+	// +kubebuilder:default={type: RollingUpdate}
+	// +optional
+	Strategy MachineDeploymentStrategy `json:"strategy,omitzero"`
+
+	// minReadySeconds is how long a Machine must have been Ready to count as available. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// progressDeadlineSeconds is how long the rollout in a cluster may make no progress; then the cluster has failed. Frozen
+	// and paused time does not count. Must be more than minReadySeconds. Default 1800.
+	// +kubebuilder:default=1800
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// revisionHistoryLimit is how many MachineSets of older templates each deployment keeps at 0 replicas. Default 10.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// deletePolicy says which of equally good Machines a scale-down takes. Default Oldest.
+	// +kubebuilder:default=Oldest
+	// +optional
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// remediation bounds the replacement of failed Machines.
+	// +kubebuilder:default={}
+	// +optional
+	Remediation Remediation `json:"remediation,omitzero"`
+}
+
+// MachineFleetStatus is what the hub knows of a fleet. Counts may lag by a few seconds: changes that come in quick
+// succession are written as one.
+type MachineFleetStatus struct {
+	// observedGeneration is the generation that the hub last worked on.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// revision is a hash of spec.template: the same template is the same revision.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// currentWave is the wave that is rolled out, from 1; waves is how many there are.
+	// +optional
+	CurrentWave int32 `json:"currentWave,omitempty"`
+	// waves is how many waves the rollout has, those without clusters included.
+	// +optional
+	Waves int32 `json:"waves,omitempty"`
+	// clusters counts the fleet's clusters.
+	// +optional
+	Clusters MachineFleetClusters `json:"clusters"`
+	// failures are the first 20 clusters, by name, that have failed or in which nothing can be begun.
+	// +listType=map
+	// +listMapKey=cluster
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Failures []MachineFleetFailure `json:"failures,omitempty"`
+	// message says how the fleet is, and what a user can do.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+	// conditions: Progressing, Available, Frozen, Ready, Reconciling, Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineFleetClusters counts clusters by how far they are with the present revision. Each that is selected, or has left
+// in the middle of the revision, is in one of waiting, progressing, soaking, updated and failed.
+type MachineFleetClusters struct {
+	// selected is how many clusters the fleet has now.
+	// +optional
+	Selected int32 `json:"selected"`
+	// waiting is those that do not have the revision yet.
+	// +optional
+	Waiting int32 `json:"waiting"`
+	// progressing is those that have it and do not report success yet.
+	// +optional
+	Progressing int32 `json:"progressing"`
+	// soaking is those that report success, and have to go on doing so for minSuccessTime.
+	// +optional
+	Soaking int32 `json:"soaking"`
+	// updated is those that did so.
+	// +optional
+	Updated int32 `json:"updated"`
+	// failed is those that reported that they cannot go on, or were not in time.
+	// +optional
+	Failed int32 `json:"failed"`
+	// held is those that are not updated and frozen or not Ready: nothing is begun there, and nothing that they report
+	// counts.
+	// +optional
+	Held int32 `json:"held"`
+	// blocked is those in which nothing can be begun until a user changes something; failures says what.
+	// +optional
+	Blocked int32 `json:"blocked"`
+}
+
+// MachineFleetFailure says what is wrong in one cluster.
+type MachineFleetFailure struct {
+	// cluster is its name.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Cluster string `json:"cluster"`
+	// reason is a word for it.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says what is wrong, and what a user can do.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// MachineFleetList is a list of MachineFleets.
+//
+// +kubebuilder:object:root=true
+type MachineFleetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []MachineFleet `json:"items"`
+}
