@@ -23,6 +23,8 @@ var stalling = []string{
 	v1alpha1.ReasonProgressDeadlineExceeded,
 	v1alpha1.ReasonTooManyUnhealthy,
 	v1alpha1.ReasonInPlaceUnsupported,
+	v1alpha1.ReasonTooManyFailures, v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonClustersBlocked,
+	v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonSelectionEmptied,
 }
 
 // Conclude computes Ready, Reconciling and Stalled from table and puts them into list. Facts are conditions that count

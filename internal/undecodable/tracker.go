@@ -120,9 +120,9 @@ func (t *Tracker) record(before, after any) {
 	}
 }
 
-// place is the namespace that an object is of; that of a Cluster has its name.
+// place is the namespace that an object is of; that of a Cluster has its name, and a MachineFleet has none.
 func (e *Error) place() string {
-	if e.Namespace == "" {
+	if e.Kind == "Cluster" {
 		return e.Name
 	}
 	return e.Namespace

@@ -43,12 +43,12 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 			served[resource.Name] = resource
 		}
 		for name, short := range map[string]string{
-			"clusters": "hfc", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
+			"clusters": "hfc", "machinefleets": "fleet", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
 		} {
 			g.Expect(served).To(HaveKey(name))
 			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)
 			g.Expect(served[name].Categories).To(ContainElement("fleet"), name)
-			g.Expect(served[name].Namespaced).To(Equal(name != "clusters"), name)
+			g.Expect(served[name].Namespaced).To(Equal(name != "clusters" && name != "machinefleets"), name)
 			if name != "machineclasses" {
 				g.Expect(served).To(HaveKey(name+"/status"), "what is reported is written apart from what is wanted")
 			}

@@ -48,6 +48,11 @@ func TestColumns(t *testing.T) {
 			{"Updated", 7, false}, {"Ready Machines", 6, false}, {"Available", 5, false}, {"Frozen", "True", false},
 			{"Kubelet", "v1.36.2", false}, {"Message", "by x", true}, {age, nil, false},
 		}},
+		"machinefleets": {"machinefleet", []column{
+			{"Name", "full", false}, {"Ready", "False", false}, {"Reason", "TooManyFailures", false}, {"Wave", 1, false}, {"Waves", 2, false},
+			{"Clusters", 9, false}, {"Updated", 1, false}, {"Failed", 1, false}, {"Held", 2, false}, {"Kubelet", "v1.36.2", false},
+			{"Message", "one has failed", true}, {age, nil, false},
+		}},
 	} {
 		t.Run(resource, func(t *testing.T) {
 			g := NewWithT(t)
@@ -74,5 +79,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(5), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(6), "each kind has its columns here")
 }

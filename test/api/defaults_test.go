@@ -25,6 +25,17 @@ const (
 // unseenDeployment is the status of a MachineDeployment at which no hub has looked.
 var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine deployment yet") + "}"
 
+// The parts of a MachineFleet: what is written, and what the API server adds to it.
+const (
+	minimalFleet   = `{clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}}}`
+	defaultedFleet = `{removalPolicy: Orphan, clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}` +
+		`, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}}`
+	defaultedConfig = `maxFailures: 0, minSuccessTime: "0", progressDeadline: None`
+)
+
+// unseenFleet is the status of a MachineFleet at which no hub has looked.
+var unseenFleet = "}\nstatus: {" + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this machine fleet yet") + "}"
+
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
 func TestDefaults(t *testing.T) {
@@ -51,9 +62,19 @@ spec: ` + minimalBody + scaled + `, strategy: {type: RollingUpdate}, progressDea
 		"in-place": {"MachineDeployment", minimalBody + ", strategy: {type: InPlace, inPlace: {}}}", `
 spec: ` + minimalBody + scaled + `, strategy: {type: InPlace, inPlace: {trigger: Auto}}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}
 ` + unseenDeployment},
+		"fleet": {"MachineFleet", minimalFleet + "}", `
+spec: ` + defaultedFleet + `, rolloutStrategy: {type: All}` + unseenFleet},
+		"fleet-all": {"MachineFleet", minimalFleet + ", rolloutStrategy: {all: {}}}", `
+spec: ` + defaultedFleet + `, rolloutStrategy: {type: All, all: {` + defaultedConfig + `}}` + unseenFleet},
+		"fleet-progressive": {"MachineFleet", minimalFleet + ", rolloutStrategy: {type: Progressive, progressive: {}}}", `
+spec: ` + defaultedFleet + `, rolloutStrategy: {type: Progressive, progressive: {` + defaultedConfig + `}}` + unseenFleet},
+		"fleet-groups": {"MachineFleet", minimalFleet + ", rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {}}}", `
+spec: ` + defaultedFleet + `, rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {` + defaultedConfig + `}}` + unseenFleet},
+		"fleet-in-place": {"MachineFleet", strings.ReplaceAll(minimalFleet, "template: {spec: {selector", "template: {spec: {strategy: {type: InPlace, inPlace: {}}, selector") + "}", `
+spec: ` + strings.ReplaceAll(defaultedFleet, "type: RollingUpdate", "type: InPlace, inPlace: {trigger: Auto}") + `, rolloutStrategy: {type: All}` + unseenFleet},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
-		if test.kind != "Cluster" {
+		if test.kind != "Cluster" && test.kind != "MachineFleet" {
 			header += ", namespace: default"
 		}
 		header += "}\n"

@@ -21,12 +21,13 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"Machine":           {`{clusterName: c, providerConfig: {valueRef: {name: x}}}`, status.InProgressStatus},
 		"MachineSet":        {minimalBody + "}", status.InProgressStatus},
 		"MachineDeployment": {minimalBody + "}", status.InProgressStatus},
+		"MachineFleet":      {minimalFleet + "}", status.InProgressStatus},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			written := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + kind + "\nmetadata: {name: kstatus"
-			if kind != "Cluster" {
+			if kind != "Cluster" && kind != "MachineFleet" {
 				written += ", namespace: default"
 			}
 			written += "}\nspec: " + test.spec

@@ -20,7 +20,7 @@ import (
 // kinds are all that the API server has of the group, by the names of their resources.
 var kinds = map[string]client.Object{
 	"clusters": &v1alpha1.Cluster{}, "machineclasses": &v1alpha1.MachineClass{}, "machines": &v1alpha1.Machine{},
-	"machinesets": &v1alpha1.MachineSet{}, "machinedeployments": &v1alpha1.MachineDeployment{},
+	"machinesets": &v1alpha1.MachineSet{}, "machinedeployments": &v1alpha1.MachineDeployment{}, "machinefleets": &v1alpha1.MachineFleet{},
 }
 
 // parse reads an object as a user writes it.

@@ -59,6 +59,7 @@ func TestASupportBundleHasObjectsAndNoSecrets(t *testing.T) {
 	f.Expect(files).To(And(HaveKey("versions.txt"), HaveKey("events.json"), HaveKey("leases.json")))
 	f.Expect(files["clusters.json"]).To(And(ContainSubstring(`"kind": "Cluster"`), ContainSubstring(f.name)))
 	f.Expect(files["machinedeployments.json"]).To(ContainSubstring(`"name": "workers"`))
+	f.Expect(files["machinefleets.json"]).To(ContainSubstring(`"kind": "MachineFleetList"`))
 	for name, content := range files {
 		f.Expect(content).NotTo(Or(ContainSubstring(secret), ContainSubstring("managedFields")), name)
 	}

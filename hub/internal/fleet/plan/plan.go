@@ -70,6 +70,11 @@ type Cluster struct {
 	Observed Observed
 	// Held: the cluster is frozen or not Ready. Nothing is begun there, and nothing that it reports counts.
 	Held bool
+	// Silent: this process has not heard the cluster's agent yet. Nothing is begun there, and the record stays as it is: what
+	// was reported to another process is no news, and no reason to begin a soak anew.
+	Silent bool
+	// Blocked: nothing can be begun there until a user changes something. What has begun is followed.
+	Blocked bool
 }
 
 // Input is all that a decision rests on.
@@ -138,7 +143,7 @@ func Decide(in Input) (Plan, error) {
 // follow returns the record of a cluster after what it reports now.
 func follow(c Cluster, rules rules, now time.Time) Record {
 	r := c.Record
-	if r.Phase == ToApply || r.Phase == Succeeded {
+	if r.Phase == ToApply || r.Phase == Succeeded || c.Silent {
 		return r
 	}
 	if c.Held {
@@ -213,7 +218,7 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
 	for _, busy := range []bool{true, false} {
 		for i := range clusters {
 			c := &clusters[i]
-			if in.Paused || !w.has(*c) || c.Held || in.phase(*c) != ToApply || in.busy(*c) != busy {
+			if in.Paused || !w.has(*c) || c.Held || c.Silent || c.Blocked || in.phase(*c) != ToApply || in.busy(*c) != busy {
 				continue
 			}
 			if !busy {
@@ -253,6 +258,7 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 		switch {
 		case c.Held && phase != Succeeded:
 			p.Held = append(p.Held, c.Name)
+		case c.Silent:
 		case c.Record.Phase == Soaking:
 			p.recheck(c.Record.Since.Add(rules.soak).Sub(in.Now))
 		case c.Record.Phase == Progressing && rules.deadline > 0:

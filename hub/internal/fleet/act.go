@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// fieldOwner is who the API server says wrote what the controller writes.
+const fieldOwner = client.FieldOwner("hollowfleet-fleet")
+
+// act carries a decision out. The changes of a plan rest on each other, so the first that fails is the last of them. What
+// rests on nothing is tried in every cluster.
+func (c *Controller) act(ctx context.Context, s *scope, d decision) error {
+	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
+		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
+	var all []error
+	for _, change := range d.changes {
+		if err := c.write(ctx, s, change); err != nil {
+			all = append(all, err)
+			break
+		}
+	}
+	for _, correction := range d.corrections {
+		all = append(all, c.write(ctx, s, correction))
+	}
+	for _, m := range d.removals {
+		all = append(all, c.remove(ctx, s, m))
+	}
+	return first(all)
+}
+
+// first returns the errors as one, and of conflicts only if there are no others: the Runner takes a conflict for no error.
+func first(all []error) error {
+	var conflict error
+	var others []error
+	for _, err := range all {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			conflict = err
+		} else if err != nil {
+			others = append(others, err)
+		}
+	}
+	if len(others) == 0 {
+		return conflict
+	}
+	return errors.Join(others...)
+}
+
+// write writes to one MachineDeployment, template and record in one request: neither is there without the other. The lock
+// keeps it from resting on another version than was read.
+func (c *Controller) write(ctx context.Context, s *scope, w write) error {
+	m, r := w.member, w.record
+	if r == nil {
+		r = m.record
+	}
+	adopted := m.deployment != nil && m.record == nil
+	err := c.send(ctx, s.fleet, m, w.content, r)
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
+		c.refused.add(s.fleet.UID, m.cluster.Name, err, s.now)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("writing machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
+	case adopted:
+		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
+	case w.record == nil:
+		emit(c.Recorder, s.fleet, correctedEvent(m.deployment))
+	}
+	m.record = r
+	return nil
+}
+
+func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) error {
+	if m.deployment == nil {
+		created, err := content.create(fleet.Name, r)
+		if err != nil {
+			return err
+		}
+		return c.Client.Create(ctx, created, fieldOwner)
+	}
+	var patch []byte
+	var err error
+	if content != nil {
+		patch, err = content.patch(m.deployment, r)
+	} else {
+		patch, err = recordPatch(m.deployment, r)
+	}
+	if err != nil || patch == nil {
+		return err
+	}
+	// What comes back goes into an object of its own: that which was read may be the cache's.
+	into := &v1alpha1.MachineDeployment{ObjectMeta: *m.deployment.ObjectMeta.DeepCopy()}
+	return c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+}
+
+// remove deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.
+func (c *Controller) remove(ctx context.Context, s *scope, m *member) error {
+	uid, resourceVersion := m.deployment.UID, m.deployment.ResourceVersion
+	err := c.Client.Delete(ctx, m.deployment.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("deleting machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
+	}
+	emit(c.Recorder, s.fleet, removedEvent(m.deployment))
+	return nil
+}

@@ -1,0 +1,116 @@
+// Package fleet keeps one MachineDeployment of each MachineFleet's name in each cluster that the fleet selects, and brings a
+// new template to them in waves. All that must not be forgotten is stored on the MachineDeployments: which cluster is how
+// far with which revision. A hub may be restarted at any moment.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server: before anything is changed, the decision is taken again on what it says.
+	Live     client.Reader
+	Recorder events.EventRecorder
+	// Agents tells which agents this process has heard.
+	Agents *freeze.Agents
+	Clock  clock.PassiveClock
+}
+
+// Controller is the logic of one MachineFleet: observe, decide, act, report.
+type Controller struct {
+	Deps
+	throttle reconciler.StatusThrottle
+	refused  refusals
+}
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
+		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Status implements reconciler.Logic.
+func (c *Controller) Status(fleet *v1alpha1.MachineFleet) any { return &fleet.Status }
+
+// Reconcile implements reconciler.Logic.
+func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet) (reconciler.Next, error) {
+	before, now := fleet.Status.DeepCopy(), c.Clock.Now()
+	s, err := c.observe(ctx, c.Client, fleet, now)
+	if err != nil {
+		return reconciler.Next{}, err
+	}
+	d := decide(s)
+	var actErr error
+	if !d.empty() {
+		if s, err = c.observeLive(ctx, fleet, now); s == nil || err != nil {
+			return reconciler.Next{}, err
+		}
+		d = decide(s)
+		actErr = c.act(ctx, s, d)
+	}
+	s.fleet = fleet
+	report(s, d, now)
+	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
+	if !equality.Semantic.DeepEqual(before, &fleet.Status) {
+		wait := c.throttle.BackoffDelay(fleet.UID, urgent(before, &fleet.Status), countsInterval, now)
+		next.DeferStatus = wait > 0
+		next = next.NoLaterThan(wait)
+	}
+	if !next.DeferStatus {
+		c.emitProgress(fleet, before)
+	}
+	return next, actErr
+}
+
+// countsInterval is that of a fleet's counts.
+var countsInterval = reconciler.StatusBounds{First: reconciler.StatusInterval, Longest: 4 * reconciler.StatusInterval}
+
+// observeLive reads everything from the API server. It returns nil if the fleet is gone, was made anew, or has another spec
+// now; its event is on the way.
+func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
+	current := &v1alpha1.MachineFleet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(fleet), current); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the machine fleet again: %w", err)
+	}
+	if current.UID != fleet.UID || current.Generation != fleet.Generation {
+		return nil, nil
+	}
+	return c.observe(ctx, c.Live, current, now)
+}
+
+// urgent tells whether a status has other news than counts.
+func urgent(before, after *v1alpha1.MachineFleetStatus) bool {
+	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentWave != after.CurrentWave || before.Revision != after.Revision {
+		return true
+	}
+	for _, condition := range after.Conditions {
+		if machinestate.ConditionTurned(before.Conditions, condition) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// write is what is written to the MachineDeployment of one cluster.
+type write struct {
+	member *member
+	// record is the new one; nil leaves the present one.
+	record *record
+	// content is what the fleet's own fields are to be; nil leaves them as they are.
+	content *applied
+}
+
+// decision is what to do about one fleet.
+type decision struct {
+	plan plan.Plan
+	// changes are the plan's, in its order: after one that fails, none of the later ones may be written. corrections rest on
+	// nothing, each on its own; and so do removals.
+	changes, corrections []write
+	removals             []*member
+	// stop says why nothing is begun; nil if something may be. frozen: nothing at all is written.
+	stop   *problem
+	frozen freeze.Verdict
+}
+
+func (d decision) empty() bool { return len(d.changes)+len(d.corrections)+len(d.removals) == 0 }
+
+// decide is pure.
+func decide(s *scope) decision {
+	d := decision{frozen: s.frozen(), stop: s.invalid}
+	if d.frozen.Frozen || d.stop != nil {
+		return d
+	}
+	if s.selectedCount() == 0 {
+		d.stop = &problem{v1alpha1.ReasonNoClusterSelected, "spec.clusterSelector: no accepted Cluster matches it: correct it, or label and accept Clusters"}
+		return d
+	}
+	if d.stop = s.downgrade(); d.stop == nil && s.fleet.Spec.Paused {
+		d.stop = &problem{v1alpha1.ReasonPaused, "spec.paused is set: no MachineDeployment is changed until it is unset"}
+	}
+	var err error
+	if d.plan, err = plan.Decide(s.planInput(d.stop != nil)); err != nil {
+		d.stop = &problem{v1alpha1.ReasonInvalidFleet, "spec." + err.Error()}
+		return d
+	}
+	d.changes = s.changes(d.plan)
+	if !s.fleet.Spec.Paused {
+		d.corrections, d.removals = s.corrections(d.changes), s.removals()
+	}
+	return d
+}
+
+func (s *scope) planInput(paused bool) plan.Input {
+	in := plan.Input{Strategy: s.fleet.Spec.RolloutStrategy, Revision: s.revision, Paused: paused, Now: s.now}
+	for _, group := range s.fleet.Spec.Groups {
+		in.Groups = append(in.Groups, group.Name)
+	}
+	for _, m := range s.members {
+		in.Clusters = append(in.Clusters, m.planned())
+	}
+	return in
+}
+
+// changes are the writes that a plan asks for, in its order.
+func (s *scope) changes(p plan.Plan) []write {
+	members := map[string]*member{}
+	for _, m := range s.members {
+		members[m.cluster.Name] = m
+	}
+	var all []write
+	for _, change := range p.Changes {
+		m := members[change.Cluster]
+		w := write{member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m)}
+		if change.Apply {
+			w.content = newApplied(s.fleet, change.Cluster, m.replicas)
+		} else if m.record.Revision != s.revision {
+			w.record.Group = m.record.Group
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// corrections are those of the members that no change is written to.
+func (s *scope) corrections(changes []write) []write {
+	changed := map[*member]bool{}
+	for _, change := range changes {
+		changed[change.member] = true
+	}
+	var all []write
+	for _, m := range s.members {
+		if content := s.correction(m); content != nil && !changed[m] {
+			all = append(all, write{member: m, content: content})
+		}
+	}
+	return all
+}
+
+// removals are the clusters that have left and in which something may be deleted.
+func (s *scope) removals() []*member {
+	if s.fleet.Spec.RemovalPolicy != v1alpha1.RemovalDelete {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.left), func(m *member) bool {
+		return m.held != "" || m.silent || m.deployment.DeletionTimestamp != nil
+	})
+}
+
+func (s *scope) selectedCount() int {
+	count := 0
+	for _, m := range s.members {
+		if m.selected {
+			count++
+		}
+	}
+	return count
+}
+
+// frozen says why nothing at all may be written: a user says so, or no cluster is selected any more, which is no order.
+func (s *scope) frozen() freeze.Verdict {
+	if frozen := freeze.OfAnnotation("MachineFleet", s.fleet); frozen.Frozen {
+		return frozen
+	}
+	if s.invalid != nil || s.selectedCount() > 0 || len(s.left)+len(s.members) == 0 {
+		return freeze.Verdict{}
+	}
+	var names []string
+	for _, m := range slices.Concat(s.left, s.members) {
+		if !slices.Contains(names, m.cluster.Name) {
+			names = append(names, m.cluster.Name)
+		}
+	}
+	return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonSelectionEmptied, Message: fmt.Sprintf(
+		"spec.clusterSelector: no accepted Cluster matches it any more, so nothing is changed or deleted in %s: correct the selector or the Clusters' labels, or delete the fleet",
+		reconciler.ListFew(names))}
+}
+
+// downgrade finds clusters whose kubelets the fleet has brought to a newer version than its template has now.
+func (s *scope) downgrade() *problem {
+	wanted, err := version.ParseSemantic(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet)
+	if s.fleet.Spec.AllowDowngrade || err != nil {
+		return nil
+	}
+	var names []string
+	for _, m := range s.members {
+		if !m.selected || m.record == nil || m.record.Revision == s.revision {
+			continue
+		}
+		if last := readApplied(m.deployment); last != nil {
+			if has, err := version.ParseSemantic(last.Spec.Template.Spec.Versions.Kubelet); err == nil && wanted.LessThan(has) {
+				names = append(names, m.cluster.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &problem{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
+		"spec.template.spec.template.spec.versions.kubelet: v%s is older than what the fleet has given to %s: choose another version, or set spec.allowDowngrade",
+		wanted, reconciler.ListFew(names))}
+}
+
+// correction is what the fleet's own fields in a cluster are to be, of the revision that it has; nil if they are, or if
+// nothing may be changed there.
+func (s *scope) correction(m *member) *applied {
+	if m.record == nil || !m.selected || m.held != "" || m.silent || s.fleet.Spec.Paused || m.deployment.DeletionTimestamp != nil {
+		return nil
+	}
+	wanted := newApplied(s.fleet, m.cluster.Name, m.replicas)
+	last := readApplied(m.deployment)
+	if m.record.Revision != s.revision {
+		if last == nil {
+			return nil // What the fleet's fields were is not known any more. They come with its turn.
+		}
+		wanted = &applied{Metadata: last.Metadata, Spec: *last.Spec.DeepCopy()}
+		wanted.Spec.Replicas = m.replicas
+	}
+	if last != nil && sameReplicas(last.Spec.Replicas, m.replicas) && wanted.in(m.deployment) {
+		return nil
+	}
+	patch, err := wanted.patch(m.deployment, m.record)
+	if err == nil && patch == nil {
+		return nil
+	}
+	return wanted
+}
+
+func sameReplicas(a, b *int32) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// phase is how far a member is with the present revision.
+func (s *scope) phase(m *member) plan.Phase {
+	if m.record == nil || m.record.Revision != s.revision {
+		return plan.ToApply
+	}
+	return m.record.Phase
+}

@@ -1,0 +1,267 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+
+const testLabel = "test"
+
+// fixture is a fleet over clusters of its own. Their MachineDeployments have no controller: the test plays it.
+type fixture struct {
+	*WithT
+	t        *testing.T
+	direct   client.WithWatch
+	faults   interceptor.Funcs
+	clusters []*v1alpha1.Cluster
+	fleet    *v1alpha1.MachineFleet
+	clock    *testclock.FakePassiveClock
+	agents   *freeze.Agents
+	events   *events.FakeRecorder
+	writes   hubtest.Writes
+	runner   reconcile.Reconciler
+}
+
+// newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
+func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
+	f.clock = testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
+	name := hubtest.Name()
+	for range clusters {
+		f.clusters = append(f.clusters, hubtest.Cluster(t, f.direct))
+	}
+	slices.SortFunc(f.clusters, func(a, b *v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	for i, cluster := range f.clusters {
+		f.label(i, testLabel, name)
+		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	}
+	if clusters > 0 {
+		f.label(0, "group", "canary")
+	}
+	labels := map[string]string{"app": "x"}
+	f.fleet = &v1alpha1.MachineFleet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.MachineFleetSpec{
+			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{testLabel: name}},
+			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+			}},
+			Replicas: new(int32(3)),
+		},
+	}
+	if change != nil {
+		change(f.fleet)
+	}
+	hubtest.Create(t, f.direct, f.fleet)
+	f.restart()
+	return f
+}
+
+// restart is a hub that knows nothing but what is stored, and has heard no agent.
+func (f *fixture) restart() {
+	f.t.Helper()
+	f.agents = &freeze.Agents{}
+	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(counted, counted, logic)
+}
+
+func (f *fixture) try() error {
+	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
+	return err
+}
+
+func (f *fixture) reconcile() {
+	f.t.Helper()
+	f.Expect(f.try()).To(Succeed())
+}
+
+// after reconciles so much later.
+func (f *fixture) after(time time.Duration) {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(time))
+	f.reconcile()
+}
+
+// refresh reads the fleet.
+func (f *fixture) refresh() *v1alpha1.MachineFleet {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.fleet), f.fleet)).To(Succeed())
+	return f.fleet
+}
+
+// status is what the fleet says after its counts were written.
+func (f *fixture) status() v1alpha1.MachineFleetStatus {
+	f.t.Helper()
+	f.after(countsInterval.Longest)
+	return f.refresh().Status
+}
+
+func (f *fixture) update(change func(*v1alpha1.MachineFleet)) {
+	f.t.Helper()
+	change(f.refresh())
+	f.Expect(f.direct.Update(f.t.Context(), f.fleet)).To(Succeed())
+}
+
+func (f *fixture) upgrade(version string) {
+	f.t.Helper()
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = version
+	})
+}
+
+// label sets or, with an empty value, removes a label of a cluster.
+func (f *fixture) label(i int, key, value string) {
+	f.t.Helper()
+	cluster := f.cluster(i)
+	if value == "" {
+		delete(cluster.Labels, key)
+	} else {
+		metav1.SetMetaDataLabel(&cluster.ObjectMeta, key, value)
+	}
+	f.Expect(f.direct.Update(f.t.Context(), cluster)).To(Succeed())
+}
+
+func (f *fixture) cluster(i int) *v1alpha1.Cluster {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.clusters[i]), f.clusters[i])).To(Succeed())
+	return f.clusters[i]
+}
+
+func (f *fixture) freeze(i int, frozen bool) {
+	f.t.Helper()
+	verdict := freeze.Verdict{Frozen: frozen, Reason: v1alpha1.ReasonAgentSilent, Message: "said by the test"}
+	if !frozen {
+		verdict = freeze.Verdict{}
+	}
+	hubtest.Freeze(f.t, f.direct, f.cluster(i), verdict, f.clock.Now())
+}
+
+// deployment returns that of a cluster; nil if there is none.
+func (f *fixture) deployment(i int) *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	deployment := &v1alpha1.MachineDeployment{}
+	err := f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.clusters[i].Name, Name: f.fleet.Name}, deployment)
+	f.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		return nil
+	}
+	return deployment
+}
+
+func (f *fixture) edit(i int, change func(*v1alpha1.MachineDeployment)) {
+	f.t.Helper()
+	deployment := f.deployment(i)
+	change(deployment)
+	f.Expect(f.direct.Update(f.t.Context(), deployment)).To(Succeed())
+}
+
+// says lets the MachineDeployments of clusters report on their present spec. Failing ones are past their deadline.
+func (f *fixture) says(failing bool, clusters ...int) {
+	f.t.Helper()
+	for _, i := range clusters {
+		d := f.deployment(i)
+		d.Status.ObservedGeneration, d.Status.Replicas = d.Generation, *d.Spec.Replicas
+		available, progressing := metav1.ConditionTrue, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNewMachineSetAvailable}
+		d.Status.UpdatedReplicas, d.Status.AvailableReplicas = d.Status.Replicas, d.Status.Replicas
+		if failing {
+			available, d.Status.UpdatedReplicas = metav1.ConditionFalse, 0
+			progressing = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "0 of 3 machines"}
+		}
+		progressing.Type = v1alpha1.ProgressingCondition
+		meta.SetStatusCondition(&d.Status.Conditions, progressing)
+		meta.RemoveStatusCondition(&d.Status.Conditions, v1alpha1.ReconcilingCondition)
+		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.AvailableCondition, Status: available, Reason: "X"})
+		f.Expect(f.direct.Status().Update(f.t.Context(), d)).To(Succeed())
+	}
+}
+
+// phases is how far each cluster is, such as "Succeeded v1.36.2, Progressing v1.37.0, -".
+func (f *fixture) phases() string {
+	f.t.Helper()
+	var all []string
+	for i := range f.clusters {
+		d := f.deployment(i)
+		switch {
+		case d == nil:
+			all = append(all, "-")
+			continue
+		case readRecord(d) == nil:
+			all = append(all, "foreign")
+			continue
+		}
+		phase := string(readRecord(d).Phase)
+		if readRecord(d).Held {
+			phase += " held"
+		}
+		all = append(all, phase+" "+d.Spec.Template.Spec.Versions.Kubelet)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (f *fixture) condition(kind string) metav1.Condition {
+	f.t.Helper()
+	found := meta.FindStatusCondition(f.fleet.Status.Conditions, kind)
+	f.Expect(found).NotTo(BeNil(), kind)
+	return *found
+}
+
+// settle rolls out what the fleet says in every cluster, however slow its strategy is.
+func (f *fixture) settle() {
+	f.t.Helper()
+	for range 2*len(f.clusters) + 2 {
+		f.after(2 * time.Hour)
+		for i := range f.clusters {
+			if f.deployment(i) != nil {
+				f.says(false, i)
+			}
+		}
+	}
+	f.after(2 * time.Hour)
+	f.writes.Counts()
+}
+
+// inSteps has a canary first, and then so many clusters at once.
+func inSteps(most int, soak time.Duration) func(*v1alpha1.MachineFleet) {
+	return func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}}
+		fleet.Spec.RolloutStrategy = clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
+			RolloutConfig:  clusterv1alpha1.RolloutConfig{MinSuccessTime: metav1.Duration{Duration: soak}},
+			MaxConcurrency: intstr.FromInt(most),
+			MandatoryDecisionGroups: clusterv1alpha1.MandatoryDecisionGroups{
+				MandatoryDecisionGroups: []clusterv1alpha1.MandatoryDecisionGroup{{GroupName: "canary"}},
+			},
+		}}
+	}
+}
+
+// both applies two changes.
+func both(a, b func(*v1alpha1.MachineFleet)) func(*v1alpha1.MachineFleet) {
+	return func(fleet *v1alpha1.MachineFleet) { a(fleet); b(fleet) }
+}

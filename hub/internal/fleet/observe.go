@@ -1,0 +1,322 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+// deploymentName is the field by which MachineDeployments are listed: all those of one fleet have its name.
+const deploymentName = "metadata.name"
+
+// problem says what keeps the fleet from acting, in one cluster or at all, and what a user can do.
+type problem struct{ reason, message string }
+
+// member is one cluster that the fleet selects, or that has left it.
+type member struct {
+	cluster *v1alpha1.Cluster
+	// deployment is nil if there is none.
+	deployment *v1alpha1.MachineDeployment
+	// record is nil if the MachineDeployment is not the fleet's.
+	record *record
+	// matches: the cluster's labels match the selector. selected: it is accepted besides.
+	matches, selected bool
+	group             string
+	replicas          *int32
+	// held says why nothing may be done in the cluster; empty if something may. silent: it is left as it is for now, because
+	// its agent was not heard yet, or a write was refused.
+	held   string
+	silent bool
+	// blocked says why nothing can be begun there; nil if something can.
+	blocked *problem
+}
+
+// scope is all that one decision rests on.
+type scope struct {
+	fleet    *v1alpha1.MachineFleet
+	now      time.Time
+	revision string
+	// members are those that are selected and those that left in the middle of the revision, by name. left are all that do
+	// not match the selector any more and have a MachineDeployment of the fleet.
+	members, left []*member
+	// invalid is the first field of the spec that cannot be used; unused are overrides and groups without a cluster.
+	invalid *problem
+	unused  []string
+	// retryAfter is when a write that was refused is tried again.
+	retryAfter time.Duration
+}
+
+// selectors are those of a fleet's spec.
+type selectors struct {
+	clusters          labels.Selector
+	overrides, groups []labels.Selector
+	used              map[string]bool
+}
+
+// observe reads all that the fleet's next step rests on.
+func (c *Controller) observe(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
+	s := &scope{fleet: fleet, now: now}
+	var err error
+	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
+		return nil, err
+	}
+	// Nothing changes what is listed, so the cache need not copy it.
+	clusters, deployments := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}
+	if err := reader.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	if err := reader.List(ctx, deployments, client.MatchingFields{deploymentName: fleet.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing machine deployments: %w", err)
+	}
+	chosen, invalid := newSelectors(fleet)
+	if invalid != nil {
+		s.invalid = invalid
+		return s, nil
+	}
+	byNamespace := map[string]*v1alpha1.MachineDeployment{}
+	for i := range deployments.Items {
+		byNamespace[deployments.Items[i].Namespace] = &deployments.Items[i]
+	}
+	slices.SortFunc(clusters.Items, func(a, b v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range clusters.Items {
+		cluster := &clusters.Items[i]
+		if err := c.add(ctx, reader, s, chosen, &member{cluster: cluster, deployment: byNamespace[cluster.Name]}); err != nil {
+			return nil, err
+		}
+	}
+	s.unused = chosen.unused(fleet)
+	return s, nil
+}
+
+// newSelectors reads the selectors of a fleet.
+func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
+	all := &selectors{used: map[string]bool{}}
+	read := func(field string, from *metav1.LabelSelector) (labels.Selector, *problem) {
+		selector, err := metav1.LabelSelectorAsSelector(from)
+		if err != nil {
+			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s: no label selector: %v: correct it", field, err)}
+		}
+		return selector, nil
+	}
+	var invalid *problem
+	if all.clusters, invalid = read("spec.clusterSelector", &fleet.Spec.ClusterSelector); invalid != nil {
+		return nil, invalid
+	}
+	for i := range fleet.Spec.Overrides {
+		selector, invalid := read(overrideField(fleet.Spec.Overrides[i].Name), &fleet.Spec.Overrides[i].ClusterSelector)
+		if invalid != nil {
+			return nil, invalid
+		}
+		all.overrides = append(all.overrides, selector)
+	}
+	for i := range fleet.Spec.Groups {
+		selector, invalid := read(groupField(fleet.Spec.Groups[i].Name), &fleet.Spec.Groups[i].ClusterSelector)
+		if invalid != nil {
+			return nil, invalid
+		}
+		all.groups = append(all.groups, selector)
+	}
+	return all, nil
+}
+
+func overrideField(name string) string {
+	return fmt.Sprintf("spec.overrides[%s].clusterSelector", name)
+}
+func groupField(name string) string { return fmt.Sprintf("spec.groups[%s].clusterSelector", name) }
+
+// unused names the overrides and groups that no selected cluster matches.
+func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
+	var fields []string
+	for _, override := range fleet.Spec.Overrides {
+		fields = append(fields, overrideField(override.Name))
+	}
+	for _, group := range fleet.Spec.Groups {
+		fields = append(fields, groupField(group.Name))
+	}
+	return slices.DeleteFunc(fields, func(field string) bool { return s.used[field] })
+}
+
+// add takes in one cluster, unless the fleet has nothing to do with it.
+func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
+	fleet, unknown := s.fleet, undecodable.Check(m.cluster)
+	m.matches = chosen.clusters.Matches(labels.Set(m.cluster.Labels))
+	// Whether a cluster is accepted whose spec is not known is not known either: it does not leave for that.
+	m.selected = m.matches && (m.cluster.Accepted() || unknown != nil)
+	m.record = ownRecord(fleet, m.deployment)
+	if !m.selected && m.record == nil {
+		return nil
+	}
+	c.hold(m, unknown)
+	chosen.classify(fleet, m)
+	current := m.record != nil && m.record.Revision == s.revision
+	if current {
+		m.group = m.record.Group
+	}
+	if !m.matches {
+		s.left = append(s.left, m)
+	}
+	removable := !m.matches && fleet.Spec.RemovalPolicy == v1alpha1.RemovalDelete && m.held == ""
+	if !m.selected && (!current || removable) {
+		return nil
+	}
+	s.members = append(s.members, m)
+	return c.addProblem(ctx, reader, s, m)
+}
+
+// addProblem finds out what keeps the present revision from being begun in a cluster.
+func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *scope, m *member) error {
+	if wait, refused := c.refused.wait(s.fleet.UID, m.cluster.Name, s.now); refused != nil {
+		s.refuse(m, wait, refused)
+		return nil
+	}
+	if !m.selected {
+		return nil
+	}
+	var err error
+	m.blocked, err = s.blocked(ctx, reader, m)
+	return err
+}
+
+// classify finds out the group and the replicas of a member.
+func (s *selectors) classify(fleet *v1alpha1.MachineFleet, m *member) {
+	has := labels.Set(m.cluster.Labels)
+	if i := slices.IndexFunc(s.groups, func(group labels.Selector) bool { return group.Matches(has) }); i >= 0 {
+		m.group = fleet.Spec.Groups[i].Name
+		s.used[groupField(m.group)] = true
+	}
+	m.replicas = fleet.Spec.Replicas
+	if i := slices.IndexFunc(s.overrides, func(override labels.Selector) bool { return override.Matches(has) }); i >= 0 {
+		m.replicas = fleet.Spec.Overrides[i].Replicas
+		s.used[overrideField(fleet.Spec.Overrides[i].Name)] = true
+	}
+}
+
+// hold finds out whether anything may be done in a cluster.
+func (c *Controller) hold(m *member, unknown error) {
+	verdicts := []freeze.Verdict{
+		freeze.OfDecoding(m.cluster), freeze.OfCluster(m.cluster.Name, m.cluster.Name, m.cluster),
+	}
+	if m.deployment != nil {
+		verdicts = append(verdicts, freeze.OfDecoding(m.deployment), freeze.OfAnnotation("MachineDeployment", m.deployment),
+			freeze.OfCondition("MachineDeployment", m.deployment, m.deployment.Status.Conditions))
+	}
+	ready := meta.FindStatusCondition(m.cluster.Status.Conditions, v1alpha1.ReadyCondition)
+	switch frozen := freeze.First(verdicts...); {
+	case frozen.Frozen:
+		m.held = frozen.Message
+	case unknown != nil:
+		m.held = unknown.Error()
+	case ready == nil || ready.Status != metav1.ConditionTrue:
+		m.held = fmt.Sprintf("Cluster %s is not Ready", m.cluster.Name)
+	case m.deployment != nil && m.deployment.Spec.Paused:
+		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to go on", m.deployment.Namespace, m.deployment.Name)
+	}
+	m.silent = c.Agents.Verdict(m.cluster).Frozen
+}
+
+// refuse leaves a cluster as it is in which the last write was refused, until it is time to try again: a plan whose first
+// write fails each time would never come to the other clusters.
+func (s *scope) refuse(m *member, wait time.Duration, refused error) {
+	if s.retryAfter == 0 || wait < s.retryAfter {
+		s.retryAfter = wait
+	}
+	m.silent = true
+	m.blocked = &problem{v1alpha1.ReasonWriteRefused, "the API server refused the last write: " + refused.Error()}
+}
+
+// blocked finds out whether the present revision can be begun in a cluster.
+func (s *scope) blocked(ctx context.Context, reader client.Reader, m *member) (*problem, error) {
+	if d := m.deployment; d != nil && m.record == nil {
+		if found, err := s.foreign(ctx, reader, d); found != nil || err != nil {
+			return found, err
+		}
+	}
+	if d := m.deployment; d != nil && d.DeletionTimestamp != nil {
+		return &problem{v1alpha1.ReasonDeleting, fmt.Sprintf("MachineDeployment %s/%s is being deleted", d.Namespace, d.Name)}, nil
+	}
+	if m.record != nil && m.record.Revision == s.revision {
+		return nil, nil
+	}
+	template := &s.fleet.Spec.Template.Spec.Template
+	refused := v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, m.cluster.Status.KubernetesVersion, template.Metadata.Annotations)
+	if refused == "" {
+		return nil, nil
+	}
+	return &problem{v1alpha1.ReasonUnsupportedKubeletVersion, fmt.Sprintf(
+		"spec.template.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in spec.template.spec.template.metadata.annotations",
+		refused, v1alpha1.AllowKubeletVersionSkewAnnotation)}, nil
+}
+
+// foreign finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
+func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.MachineDeployment) (*problem, error) {
+	whose := "was not made by the fleet"
+	if r := readRecord(d); r != nil {
+		other := &v1alpha1.MachineFleet{}
+		err := reader.Get(ctx, client.ObjectKey{Name: r.Fleet}, other)
+		switch {
+		case err == nil && other.UID == r.UID:
+			return &problem{v1alpha1.ReasonClaimedByAnotherFleet, fmt.Sprintf(
+				"MachineDeployment %s/%s belongs to MachineFleet %s: take the cluster out of spec.clusterSelector of one of the two, or remove the annotation %s to let the other one adopt it",
+				d.Namespace, d.Name, r.Fleet, v1alpha1.FleetRecordAnnotation)}, nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("getting machine fleet %s: %w", r.Fleet, err)
+		}
+		whose = fmt.Sprintf("was made by an earlier MachineFleet %s", r.Fleet)
+	}
+	if !s.fleet.Spec.Adopt {
+		return &problem{v1alpha1.ReasonNotAdopted, fmt.Sprintf(
+			"MachineDeployment %s/%s %s: set spec.adopt to take it over, or remove or rename it", d.Namespace, d.Name, whose)}, nil
+	}
+	if wanted := s.fleet.Spec.Template.Spec.Selector.MatchLabels; !labels.Equals(wanted, d.Spec.Selector.MatchLabels) {
+		return &problem{v1alpha1.ReasonSelectorDiffers, fmt.Sprintf(
+			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of spec.clusterSelector",
+			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels))}, nil
+	}
+	return nil, nil
+}
+
+// planned is what the planner needs to know of a member.
+func (m *member) planned() plan.Cluster {
+	cluster := plan.Cluster{
+		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Silent: m.silent, Blocked: m.blocked != nil,
+	}
+	if d := m.deployment; d != nil {
+		cluster.Observed = plan.Observed{
+			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,
+			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
+			Failing: m.failing() != nil,
+		}
+		if d.Spec.Replicas != nil {
+			cluster.Observed.Desired = *d.Spec.Replicas
+		}
+	}
+	return cluster
+}
+
+// failing is the condition by which the MachineDeployment says that it cannot go on; nil if it does not say so.
+func (m *member) failing() *metav1.Condition {
+	if m.deployment == nil {
+		return nil
+	}
+	list := m.deployment.Status.Conditions
+	if progress := meta.FindStatusCondition(list, v1alpha1.ProgressingCondition); progress != nil && progress.Status == metav1.ConditionFalse {
+		return progress
+	}
+	if stalled := meta.FindStatusCondition(list, v1alpha1.StalledCondition); stalled != nil && stalled.Status == metav1.ConditionTrue {
+		return stalled
+	}
+	return nil
+}

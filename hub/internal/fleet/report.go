@@ -1,0 +1,235 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+const (
+	// mostFailures is how many clusters the status names.
+	mostFailures = 20
+	// longestFailure is how many characters a failure's message has at most.
+	longestFailure = 512
+	// rolledOut is the type of the fact that every cluster has the present revision.
+	rolledOut = "RolledOut"
+)
+
+// summary is the fleet's clusters by what the status says of them.
+type summary struct {
+	counts              v1alpha1.MachineFleetClusters
+	failures            []v1alpha1.MachineFleetFailure
+	failed              []string
+	held, blocked, down []string
+	// blind is how many clusters have a state that is not known.
+	blind int
+}
+
+// report computes the fleet's status.
+func report(s *scope, d decision, now time.Time) {
+	status := &s.fleet.Status
+	status.ObservedGeneration, status.Revision = s.fleet.Generation, s.revision
+	sum := s.summarize()
+	if s.invalid == nil {
+		status.Clusters, status.Failures = sum.counts, sum.failures
+	}
+	status.CurrentWave, status.Waves = 0, int32(d.plan.Waves)
+	if d.plan.Waves > 0 {
+		status.CurrentWave = int32(d.plan.Wave) + 1
+	}
+	progress, fact := s.progressing(d, sum)
+	for _, condition := range []metav1.Condition{progress, sum.available(), frozen(d, sum)} {
+		condition.ObservedGeneration = s.fleet.Generation
+		conditions.Set(&status.Conditions, condition, now)
+	}
+	facts := []metav1.Condition{fact}
+	table := []conditions.Part{
+		{Type: conditions.DeletingFact, Wanted: metav1.ConditionFalse, Optional: true},
+		{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse},
+		{Type: rolledOut, Wanted: metav1.ConditionTrue},
+		{Type: v1alpha1.AvailableCondition, Wanted: metav1.ConditionTrue},
+	}
+	if s.fleet.DeletionTimestamp != nil {
+		facts, table = append(facts, conditions.Deleting("the fleet is being deleted")), table[:1]
+	}
+	conditions.Conclude(&status.Conditions, facts, table, s.fleet.Generation, now)
+	status.Message = progress.Message
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ReadyCondition); ready.Status != metav1.ConditionTrue {
+		status.Message = strings.TrimPrefix(ready.Message, rolledOut+": ")
+	}
+}
+
+// summarize counts the members.
+func (s *scope) summarize() summary {
+	var sum summary
+	for _, m := range s.members {
+		name := m.cluster.Name
+		if m.selected {
+			sum.counts.Selected++
+		}
+		phase := s.phase(m)
+		switch phase {
+		case plan.ToApply:
+			sum.counts.Waiting++
+		case plan.Progressing:
+			sum.counts.Progressing++
+		case plan.Soaking:
+			sum.counts.Soaking++
+		case plan.Succeeded:
+			sum.counts.Updated++
+		case plan.Failed, plan.TimedOut:
+			sum.counts.Failed++
+			sum.failed = append(sum.failed, name)
+			sum.fail(name, m.failure(phase))
+		}
+		switch {
+		case m.held != "":
+			sum.blind++
+			if phase != plan.Succeeded {
+				sum.counts.Held++
+				sum.held = append(sum.held, name)
+			}
+		case m.selected && !m.available():
+			sum.down = append(sum.down, name)
+		}
+		if m.blocked != nil {
+			sum.counts.Blocked++
+			sum.blocked = append(sum.blocked, name)
+			if phase != plan.Failed && phase != plan.TimedOut {
+				sum.fail(name, *m.blocked)
+			}
+		}
+	}
+	return sum
+}
+
+func (sum *summary) fail(cluster string, p problem) {
+	if len(sum.failures) < mostFailures {
+		sum.failures = append(sum.failures, v1alpha1.MachineFleetFailure{
+			Cluster: cluster, Reason: p.reason, Message: conditions.Shorten(p.message, longestFailure),
+		})
+	}
+}
+
+// failure says why a member has failed.
+func (m *member) failure(phase plan.Phase) problem {
+	p := problem{v1alpha1.ReasonRolloutFailed, "the MachineDeployment cannot go on"}
+	if phase == plan.TimedOut {
+		p = problem{v1alpha1.ReasonRolloutTimedOut, "no success within progressDeadline of spec.rolloutStrategy"}
+	}
+	if failing := m.failing(); failing != nil {
+		p.message += ": " + failing.Message
+	}
+	return p
+}
+
+func (m *member) available() bool {
+	return m.deployment != nil && meta.IsStatusConditionTrue(m.deployment.Status.Conditions, v1alpha1.AvailableCondition)
+}
+
+// available tells whether the MachineDeployments are. What a held cluster reported last is not known to be so still.
+func (sum *summary) available() metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.AvailableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable}
+	switch {
+	case len(sum.down) > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonMinimumReplicasUnavailable
+		condition.Message = "without an available MachineDeployment: " + reconciler.ListFew(sum.down)
+	case sum.blind > 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
+		condition.Message = fmt.Sprintf("%d of %d clusters are frozen or not Ready", sum.blind, sum.counts.Selected)
+	case sum.counts.Selected == 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoClusterSelected
+	}
+	return condition
+}
+
+// frozen is the fleet's own freeze, beside the number of clusters that are held.
+func frozen(d decision, sum summary) metav1.Condition {
+	condition := d.frozen.Condition(0)
+	if !d.frozen.Frozen && sum.blind > 0 {
+		condition.Message = fmt.Sprintf("%d of %d clusters are frozen or not Ready", sum.blind, sum.counts.Selected)
+	}
+	return condition
+}
+
+// progressing tells how the rollout goes, and whether it is over.
+func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Condition) {
+	condition = metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue}
+	text := s.standing(d, sum)
+	condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, text
+	switch {
+	case d.frozen.Frozen:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, d.frozen.Reason, d.frozen.Message
+	case d.stop != nil && d.stop.reason == v1alpha1.ReasonPaused && d.plan.Done,
+		d.stop == nil && d.plan.Done:
+		condition.Reason = v1alpha1.ReasonRolloutComplete
+	case d.stop != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, d.stop.reason, d.stop.message
+		if d.stop.reason == v1alpha1.ReasonPaused || d.stop.reason == v1alpha1.ReasonNoClusterSelected {
+			condition.Status = metav1.ConditionUnknown
+		}
+	case d.plan.Breached:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures
+		condition.Message = text + "; more have failed than spec.rolloutStrategy allows, and nothing more is begun: repair these clusters, change the template, or raise maxFailures"
+	case sum.awaitsUser():
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
+	case sum.awaitsHeld():
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
+	}
+	fact = metav1.Condition{Type: rolledOut, Status: metav1.ConditionFalse, Reason: condition.Reason, Message: condition.Message}
+	if condition.Reason == v1alpha1.ReasonRolloutComplete {
+		if fact.Status = metav1.ConditionTrue; sum.counts.Failed > 0 {
+			fact.Status, fact.Reason = metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed
+		}
+	}
+	return condition, fact
+}
+
+// rest is how many clusters are not through yet.
+func (sum *summary) rest() int {
+	return int(sum.counts.Waiting + sum.counts.Progressing + sum.counts.Soaking)
+}
+
+// awaitsUser tells whether nothing is in progress, and nothing can be begun until a user changes something.
+func (sum *summary) awaitsUser() bool {
+	return sum.counts.Progressing+sum.counts.Soaking == 0 && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest()
+}
+
+// awaitsHeld tells whether all clusters that are not through are held.
+func (sum *summary) awaitsHeld() bool { return len(sum.held) > 0 && len(sum.held) >= sum.rest() }
+
+// standing counts the clusters, and names those that need a person.
+func (s *scope) standing(d decision, sum summary) string {
+	counts := sum.counts
+	text := fmt.Sprintf("wave %d of %d: %d of %d clusters have revision %s", d.plan.Wave+1, d.plan.Waves, counts.Updated, len(s.members), s.revision)
+	if n := counts.Progressing + counts.Soaking; n > 0 {
+		text += fmt.Sprintf(", %d in progress", n)
+	}
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"failed", sum.failed}, {"frozen, paused or not Ready", sum.held}, {"blocked", sum.blocked}} {
+		if len(list.names) > 0 {
+			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
+		}
+	}
+	if len(sum.blocked) > 0 {
+		for _, failure := range sum.failures {
+			if failure.Cluster == sum.blocked[0] {
+				text += fmt.Sprintf(" (%s)", failure.Message)
+			}
+		}
+	}
+	if len(s.unused) > 0 {
+		text += "; without a cluster, correct or remove: " + reconciler.ListFew(s.unused)
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// applied is what the fleet writes into a MachineDeployment, and what FleetAppliedAnnotation keeps of it. The fields that
+// are not in it are others': paused, annotations, labels, and what the template leaves out.
+type applied struct {
+	Metadata v1alpha1.TemplateMetadata      `json:"metadata"`
+	Spec     v1alpha1.MachineDeploymentSpec `json:"spec"`
+}
+
+// newApplied is the fleet's template for one cluster. Without replicas, these are others'.
+func newApplied(fleet *v1alpha1.MachineFleet, cluster string, replicas *int32) *applied {
+	template := &fleet.Spec.Template
+	labels := map[string]string{}
+	maps.Copy(labels, template.Metadata.Labels)
+	labels[v1alpha1.MachineFleetNameLabel], labels[v1alpha1.ClusterNameLabel] = fleet.Name, cluster
+	return &applied{
+		Metadata: v1alpha1.TemplateMetadata{Labels: labels, Annotations: template.Metadata.Annotations},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: cluster, Replicas: replicas,
+			Selector: template.Spec.Selector, Template: template.Spec.Template, Strategy: template.Spec.Strategy,
+			MinReadySeconds: template.Spec.MinReadySeconds, ProgressDeadlineSeconds: template.Spec.ProgressDeadlineSeconds,
+			RevisionHistoryLimit: template.Spec.RevisionHistoryLimit, DeletePolicy: template.Spec.DeletePolicy, Remediation: template.Spec.Remediation,
+		},
+	}
+}
+
+// readApplied returns what was applied to a MachineDeployment last; nil if there is nothing that can be read.
+func readApplied(deployment metav1.Object) *applied {
+	text, found := deployment.GetAnnotations()[v1alpha1.FleetAppliedAnnotation]
+	if !found {
+		return nil
+	}
+	a := &applied{}
+	if err := json.Unmarshal([]byte(text), a); err != nil || a.Spec.ClusterName != deployment.GetNamespace() {
+		return nil
+	}
+	return a
+}
+
+// in tells whether deployment has all of a. It may say no where a patch would find nothing to change, because others have
+// added fields.
+func (a *applied) in(deployment *v1alpha1.MachineDeployment) bool {
+	for _, pair := range [][2]map[string]string{
+		{a.Metadata.Labels, deployment.Labels}, {a.Metadata.Annotations, deployment.Annotations},
+	} {
+		for key, value := range pair[0] {
+			if found, has := pair[1][key]; !has || found != value {
+				return false
+			}
+		}
+	}
+	spec := deployment.Spec
+	if spec.Paused = a.Spec.Paused; a.Spec.Replicas == nil {
+		spec.Replicas = nil
+	}
+	return equality.Semantic.DeepEqual(spec, a.Spec)
+}
+
+// create is the MachineDeployment that does not exist yet.
+func (a *applied) create(name string, r *record) (*v1alpha1.MachineDeployment, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("writing the template as text: %w", err)
+	}
+	annotations := map[string]string{}
+	maps.Copy(annotations, a.Metadata.Annotations)
+	annotations[v1alpha1.FleetRecordAnnotation], annotations[v1alpha1.FleetAppliedAnnotation] = r.text(), string(text)
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.ClusterName, Name: name, Labels: a.Metadata.Labels, Annotations: annotations},
+		Spec:       a.Spec,
+	}, nil
+}
+
+// patch is the merge patch that gives deployment all of a, and a record. What was applied before and is not in a any more
+// is taken away, but for replicas: without them the API server would scale to its default. A nil patch changes nothing.
+func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]byte, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("writing the template as text: %w", err)
+	}
+	wanted := *a
+	wanted.Metadata.Annotations = map[string]string{}
+	maps.Copy(wanted.Metadata.Annotations, a.Metadata.Annotations)
+	wanted.Metadata.Annotations[v1alpha1.FleetRecordAnnotation] = r.text()
+	wanted.Metadata.Annotations[v1alpha1.FleetAppliedAnnotation] = string(text)
+	last := readApplied(deployment)
+	if last == nil {
+		last = &applied{}
+		last.Spec.Selector, last.Spec.Template = a.Spec.Selector, a.Spec.Template // Nothing of them was the fleet's.
+	}
+	last.Spec.Replicas = nil
+	var texts [3][]byte
+	for i, object := range []any{last, wanted, deployment} {
+		if texts[i], err = json.Marshal(object); err != nil {
+			return nil, fmt.Errorf("comparing machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(texts[0], texts[1], texts[2])
+	if err != nil {
+		return nil, fmt.Errorf("comparing machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	return locked(patch, deployment)
+}
+
+// recordPatch is the merge patch that writes a record only.
+func recordPatch(deployment *v1alpha1.MachineDeployment, r *record) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{v1alpha1.FleetRecordAnnotation: r.text()},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("writing a record as text: %w", err)
+	}
+	return locked(patch, deployment)
+}
+
+// locked makes the API server refuse a patch, which is not empty, if the object has changed since it was read or is
+// another one. An empty patch becomes nil.
+func locked(patch []byte, object metav1.Object) ([]byte, error) {
+	var content map[string]any
+	if err := json.Unmarshal(patch, &content); err != nil {
+		return nil, fmt.Errorf("reading a patch: %w", err)
+	}
+	if len(content) == 0 {
+		return nil, nil
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		content["metadata"] = metadata
+	}
+	metadata["resourceVersion"], metadata["uid"] = object.GetResourceVersion(), string(object.GetUID())
+	return json.Marshal(content)
+}

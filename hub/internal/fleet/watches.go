@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// SetupWithManager lets manager run the controller.
+func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
+	name := func(object client.Object) []string { return []string{object.GetName()} }
+	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MachineDeployment{}, deploymentName, name); err != nil {
+		return fmt.Errorf("indexing MachineDeployments by name: %w", err)
+	}
+	err := builder.ControllerManagedBy(manager).
+		For(&v1alpha1.MachineFleet{}).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment)).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
+			freeze.ClusterChanged(), membershipChanged()))).
+		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
+		WithOptions(options).
+		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
+	if err != nil {
+		return fmt.Errorf("setting the MachineFleet controller up: %w", err)
+	}
+	return nil
+}
+
+// ofDeployment is the fleet of a MachineDeployment's name: it is that fleet's, or in its way. Where there is none, nothing
+// is done.
+func ofDeployment(_ context.Context, deployment client.Object) []reconcile.Request {
+	return []reconcile.Request{reconciler.Request("", deployment.GetName())}
+}
+
+// ofCluster are all fleets: a change of its labels may concern any of them.
+func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &v1alpha1.MachineFleetList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Listing machine fleets to wake")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconciler.Request("", list.Items[i].Name))
+	}
+	return requests
+}
+
+// membershipChanged lets changes of a Cluster pass that change to which fleets it belongs, whether they wait for it, and which
+// kubelets its API server supports.
+func membershipChanged() predicate.Predicate {
+	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
+		return []any{
+			cluster.Labels, cluster.Accepted(), cluster.Status.KubernetesVersion,
+			meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition),
+		}
+	})
+}
