@@ -253,9 +253,14 @@ func validateExtraArgs(extra map[string][]string) error {
 }
 
 // childEnvironment is this process's own, with a garbage collector that trades
-// processor time for memory: the components are idle most of the time.
+// processor time for memory: the components are idle most of the time. GOGC in
+// this process's environment overrides that.
 func childEnvironment() []string {
-	return append(os.Environ(), "GOGC="+garbagePercentage)
+	environment := os.Environ()
+	if os.Getenv("GOGC") == "" {
+		environment = append(environment, "GOGC="+garbagePercentage)
+	}
+	return environment
 }
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
