@@ -11,6 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 root=$PWD
 logs=$root/bin/test-logs
 mkdir -p "$logs"
+# Control planes collect garbage less often than they do elsewhere: it is a fifth of their processor time.
+export GOGC=100
 export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 started=$SECONDS
@@ -57,14 +59,14 @@ unit() {
 		return
 	fi
 	mapfile -t packages <<<"$packages"
-	go_test root . 30m -parallel 4 -ldflags '-s -w' "${packages[@]}"
+	go_test root . 30m -p 4 -parallel 4 -ldflags '-s -w' "${packages[@]}"
 	wait
 }
 
 integration() {
-	# Two packages at a time, however many cores there are: each starts several control planes, and then waits more than
+	# Four packages at a time, however many cores there are: each starts several control planes, and then waits more than
 	# it works.
-	go_test integration . 40m -p 2 -ldflags '-s -w' ./test/integration/...
+	go_test integration . 40m -p 4 -ldflags '-s -w' ./test/integration/...
 }
 
 for suite in "$@"; do
