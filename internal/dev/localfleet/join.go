@@ -14,6 +14,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
+// StageLabel is on every Cluster, so that a MachineFleet can begin with one of them: the first has StageCanary, the others
+// StageProduction.
+const (
+	StageLabel      = "stage"
+	StageCanary     = "canary"
+	StageProduction = "production"
+)
+
 const hubPoll = 50 * time.Millisecond
 
 // Join lets member's cluster join as "kubectl hollow cluster join --accept=now" does, also again. It leaves the
@@ -28,7 +36,7 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 	}
 	request := joining.Request{
 		Cluster: member.Name, Accept: joining.AcceptNow, Credential: f.options.Credential,
-		TokenTTL: joining.DefaultTokenTTL, Again: true,
+		TokenTTL: joining.DefaultTokenTTL, Again: true, Labels: map[string]string{StageLabel: f.stage(member)},
 	}
 	request.Deliver = func(result *joining.Result) error {
 		kubeconfig, err := server.Kubeconfig(member.Name, result.Token)
@@ -48,6 +56,13 @@ func (f *Fleet) Join(ctx context.Context, member *Member) error {
 		return err
 	}
 	return f.awaitHub(ctx, result.Cluster)
+}
+
+func (f *Fleet) stage(member *Member) string {
+	if member == f.Members[0] {
+		return StageCanary
+	}
+	return StageProduction
 }
 
 // awaitHub waits until the hub has looked at a Cluster, and with that has given its join token its rights: an agent
