@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/machinefleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -32,6 +33,9 @@ tells a machine's story, "kubectl scale machinedeployment NAME" scales.
   # Let a workload cluster join, then see how all clusters are
   kubectl hollow cluster join c1 --output-dir .
   kubectl hollow cluster list
+
+  # Roll a kubelet version out over the clusters of a fleet
+  kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --wait
 
   # Stop creating and deleting in a cluster, and let it go on
   kubectl hollow freeze cluster c1 --reason "storage maintenance"
@@ -97,7 +101,8 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},
 		Version:     version.Here(), SilenceUsage: true, SilenceErrors: true,
 	},
-		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub), rollout.NewCommand(hub),
+		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
+		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
 		NewSupportBundle(hub),
 	)

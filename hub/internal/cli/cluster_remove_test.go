@@ -80,6 +80,6 @@ func TestCompletionOffersClusters(t *testing.T) {
 	}
 	f.Expect(f.completes("cluster accept "+f.name, "")).To(BeEmpty())
 	f.Expect(f.completes("cluster list "+f.name, "")).NotTo(ContainElement(f.name))
-	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinedeployment", "machineset"}))
+	f.Expect(f.completes("freeze", "")).To(Equal([]string{"cluster", "machinefleet", "machinedeployment", "machineset"}))
 	f.Expect(f.completes("cluster join x", "--accept=")).To(ContainElement("auto"))
 }

@@ -144,7 +144,7 @@ func TestWhatCannotBeFrozen(t *testing.T) {
 	f := newFixture(t)
 	f.fails(3, "does not exist", "freeze cluster NAME")
 	f.fails(3, "does not exist in namespace "+f.name, "unfreeze machinedeployment workers -n NAME")
-	f.fails(2, "want cluster or machinedeployment or machineset", "freeze node n1")
+	f.fails(2, "want cluster or machinefleet or machinedeployment or machineset", "freeze node n1")
 	f.fails(2, "want a kind and a name", "freeze cluster")
 }
 

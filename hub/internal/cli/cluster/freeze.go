@@ -33,7 +33,7 @@ The object shows who froze it and why. The command returns when the hub has conf
 silent, end by themselves when their cause is gone; until then the object stays frozen, and the command says so.`
 )
 
-var freezableKinds = []cmdutil.Kind{cmdutil.ClusterKind, cmdutil.DeploymentKind, cmdutil.SetKind}
+var freezableKinds = []cmdutil.Kind{cmdutil.ClusterKind, cmdutil.FleetKind, cmdutil.DeploymentKind, cmdutil.SetKind}
 
 // freezeOptions of both commands.
 type freezeOptions struct {
@@ -127,12 +127,14 @@ func findFreezeTarget(command *cobra.Command, hub *cmdutil.Hub, dryRun *cmdutil.
 	switch kind {
 	case cmdutil.ClusterKind:
 		t.kind, t.object, t.list = "Cluster", &v1alpha1.Cluster{}, &v1alpha1.ClusterList{}
+	case cmdutil.FleetKind:
+		t.kind, t.object, t.list = "MachineFleet", &v1alpha1.MachineFleet{}, &v1alpha1.MachineFleetList{}
 	case cmdutil.DeploymentKind:
 		t.kind, t.object, t.list = "MachineDeployment", &v1alpha1.MachineDeployment{}, &v1alpha1.MachineDeploymentList{}
 	case cmdutil.SetKind:
 		t.kind, t.object, t.list = "MachineSet", &v1alpha1.MachineSet{}, &v1alpha1.MachineSetList{}
 	}
-	if kind != cmdutil.ClusterKind {
+	if kind != cmdutil.ClusterKind && kind != cmdutil.FleetKind {
 		if key.Namespace, err = hub.Namespace(); err != nil {
 			return nil, err
 		}
@@ -317,6 +319,8 @@ func frozenCondition(object client.Object) *metav1.Condition {
 	var list []metav1.Condition
 	switch object := object.(type) {
 	case *v1alpha1.Cluster:
+		list = object.Status.Conditions
+	case *v1alpha1.MachineFleet:
 		list = object.Status.Conditions
 	case *v1alpha1.MachineDeployment:
 		list = object.Status.Conditions

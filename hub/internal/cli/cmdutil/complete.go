@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -17,16 +19,7 @@ const completionTimeout = 3 * time.Second
 type Completer = func(command *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective)
 
 // CompleteClusters offers the names of Clusters that are not given yet: one, or as many as there are.
-func (h *Hub) CompleteClusters(many bool) Completer {
-	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 && !many {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := Quick(command)
-		defer cancel()
-		return h.clusterNames(ctx, args), cobra.ShellCompDirectiveNoFileComp
-	}
-}
+func (h *Hub) CompleteClusters(many bool) Completer { return h.CompleteNames(ClusterKind, many) }
 
 // CompleteObjects offers one of kinds, then the names of that kind.
 func (h *Hub) CompleteObjects(kinds ...Kind) Completer {
@@ -39,60 +32,56 @@ func (h *Hub) CompleteObjects(kinds ...Kind) Completer {
 			for _, kind := range kinds {
 				offered = append(offered, string(kind))
 			}
-		case len(args) == 1 && KindOf(args[0], kinds) == ClusterKind:
-			offered = h.clusterNames(ctx, nil)
-		case len(args) == 1 && KindOf(args[0], kinds) == DeploymentKind:
-			offered = h.deploymentNames(ctx)
-		case len(args) == 1 && KindOf(args[0], kinds) == SetKind:
-			offered = h.setNames(ctx)
+		case len(args) == 1:
+			offered = h.names(ctx, KindOf(args[0], kinds), nil)
 		}
 		return offered, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// clusterNames returns none if the hub cannot be asked: completion cannot show the error.
-func (h *Hub) clusterNames(ctx context.Context, given []string) []cobra.Completion {
-	list := &v1alpha1.ClusterList{}
-	if c, err := h.Client(); err != nil || c.List(ctx, list) != nil {
-		return nil
-	}
-	var names []cobra.Completion
-	for _, cluster := range list.Items {
-		if !slices.Contains(given, cluster.Name) {
-			names = append(names, cluster.Name)
+// CompleteNames offers names of one kind that are not given yet: one, or as many as there are.
+func (h *Hub) CompleteNames(kind Kind, many bool) Completer {
+	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 && !many {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		ctx, cancel := Quick(command)
+		defer cancel()
+		return h.names(ctx, kind, args), cobra.ShellCompDirectiveNoFileComp
 	}
-	return names
 }
 
-func (h *Hub) deploymentNames(ctx context.Context) []cobra.Completion {
-	namespace, err := h.Namespace()
-	if err != nil {
+// lists has a list of each kind whose names are offered.
+var lists = map[Kind]client.ObjectList{
+	ClusterKind: &v1alpha1.ClusterList{}, FleetKind: &v1alpha1.MachineFleetList{},
+	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{},
+}
+
+// names returns those of one kind that are not given yet. It returns none if the hub cannot be asked: completion cannot
+// show the error.
+func (h *Hub) names(ctx context.Context, kind Kind, given []string) []cobra.Completion {
+	empty, known := lists[kind]
+	if !known {
 		return nil
 	}
-	list := &v1alpha1.MachineDeploymentList{}
-	if c, err := h.Client(); err != nil || c.List(ctx, list, client.InNamespace(namespace)) != nil {
+	var scope []client.ListOption
+	if kind == DeploymentKind || kind == SetKind {
+		namespace, err := h.Namespace()
+		if err != nil {
+			return nil
+		}
+		scope = append(scope, client.InNamespace(namespace))
+	}
+	list, ok := empty.DeepCopyObject().(client.ObjectList)
+	if c, err := h.Client(); !ok || err != nil || c.List(ctx, list, scope...) != nil {
 		return nil
 	}
 	var names []cobra.Completion
-	for _, deployment := range list.Items {
-		names = append(names, deployment.Name)
-	}
-	return names
-}
-
-func (h *Hub) setNames(ctx context.Context) []cobra.Completion {
-	list := &v1alpha1.MachineSetList{}
-	namespace, err := h.Namespace()
-	if err != nil {
+	_ = meta.EachListItem(list, func(object runtime.Object) error {
+		if named, ok := object.(client.Object); ok && !slices.Contains(given, named.GetName()) {
+			names = append(names, named.GetName())
+		}
 		return nil
-	}
-	if c, err := h.Client(); err != nil || c.List(ctx, list, client.InNamespace(namespace)) != nil {
-		return nil
-	}
-	var names []cobra.Completion
-	for _, set := range list.Items {
-		names = append(names, set.Name)
-	}
+	})
 	return names
 }

@@ -13,6 +13,7 @@ type Kind string
 // The kinds that commands work on.
 const (
 	ClusterKind    Kind = "cluster"
+	FleetKind      Kind = "machinefleet"
 	DeploymentKind Kind = "machinedeployment"
 	SetKind        Kind = "machineset"
 )
@@ -20,6 +21,7 @@ const (
 // spellings are what kubectl takes for the same kind.
 var spellings = map[Kind][]string{
 	ClusterKind:    {"cluster", "clusters", "hfc", "cluster.hollowfleet.io", "clusters.hollowfleet.io"},
+	FleetKind:      {"machinefleet", "machinefleets", "fleet", "machinefleet.hollowfleet.io", "machinefleets.hollowfleet.io"},
 	DeploymentKind: {"machinedeployment", "machinedeployments", "md", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
 	SetKind:        {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -104,6 +105,16 @@ func (h *Hub) Say(format string, args ...any) {
 
 // Note writes a line to standard error: something to know that is no result.
 func (h *Hub) Note(format string, args ...any) { fmt.Fprintf(h.ErrOut, format+"\n", args...) }
+
+// Terminal returns standard output as it is, without its control characters replaced, if that is a terminal. What comes
+// from objects may not be written to it.
+func (h *Hub) Terminal() (io.Writer, bool) {
+	escaped, ok := h.Out.(*Escaped)
+	if !ok || !printers.IsTerminal(escaped.out) {
+		return nil, false
+	}
+	return escaped.out, true
+}
 
 // Confirm asks the user at the terminal, and returns the error of a refusal unless they agree. doing is what needs --yes
 // where no user can be asked.

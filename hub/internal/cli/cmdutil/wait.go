@@ -77,3 +77,22 @@ func listWatch(c client.WithWatch, list client.ObjectList, key client.ObjectKey)
 		},
 	}
 }
+
+// Each calls seen with the objects of that key, of all namespaces if key has none, and with each of them again when it
+// changes, until ctx is done. A lost connection is made again.
+func Each[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, example T, seen func(T)) error {
+	_, err := watchtools.UntilWithSync(ctx, listWatch(c, list, key), example, func(store cache.Store) (bool, error) {
+		for _, object := range store.List() {
+			if typed, ok := object.(T); ok {
+				seen(typed)
+			}
+		}
+		return false, nil
+	}, func(event watch.Event) (bool, error) {
+		if typed, ok := event.Object.(T); ok && event.Type != watch.Deleted {
+			seen(typed)
+		}
+		return false, nil
+	})
+	return inTime(ctx, err)
+}

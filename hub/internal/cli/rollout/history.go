@@ -28,7 +28,7 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 
   # The template of one revision
   kubectl hollow rollout history machinedeployment workers -n c1 --revision 2`,
-	}, hub.Client, func(ctx context.Context, s *subject) error {
+	}, deployments, hub.Client, func(ctx context.Context, s *subject) error {
 		if err := output.Check(); err != nil {
 			return err
 		}

@@ -11,10 +11,14 @@ import (
 func newPause(hub *cmdutil.Hub) *cobra.Command {
 	return changing(hub, &cobra.Command{
 		Use: "pause", Short: "Stop a rollout where it is",
-		Long: `Stop a rollout where it is: no Machine is replaced because of its template until the rollout is resumed. Scaling
-goes on, and Machines that fail or get lost are replaced.`,
-		Example: `  kubectl hollow rollout pause machinedeployment workers -n c1`,
-	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		Long: `Stop a rollout where it is.
+
+Of a paused MachineDeployment no Machine is replaced because of its template until the rollout is resumed. Scaling goes on,
+and Machines that fail or get lost are replaced. Of a paused MachineFleet no MachineDeployment is changed; clusters in which
+the rollout has begun finish it.`,
+		Example: `  kubectl hollow rollout pause machinefleet workers
+  kubectl hollow rollout pause machinedeployment workers -n c1`,
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.setPaused(ctx, true, "paused", "is paused already")
 	})
 }
@@ -22,22 +26,30 @@ goes on, and Machines that fail or get lost are replaced.`,
 func newResume(hub *cmdutil.Hub) *cobra.Command {
 	return changing(hub, &cobra.Command{
 		Use: "resume", Short: "Let a paused rollout go on",
-		Example: `  kubectl hollow rollout resume machinedeployment workers -n c1`,
-	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		Example: `  kubectl hollow rollout resume machinefleet workers
+  kubectl hollow rollout resume machinedeployment workers -n c1`,
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.setPaused(ctx, false, "resumed", "is not paused")
 	})
 }
 
 func (s *subject) setPaused(ctx context.Context, paused bool, done, already string) error {
-	if s.deployment.Spec.Paused == paused {
+	field := s.paused()
+	if *field == paused {
 		s.printf("%s", already)
 		return nil
 	}
-	before := s.deployment.DeepCopy()
-	s.deployment.Spec.Paused = paused
-	if err := s.patch(ctx, before); err != nil {
+	if err := s.change(ctx, func() { *field = paused }); err != nil {
 		return err
 	}
 	s.printf("%s", done)
 	return nil
+}
+
+// paused is the object's field of that name.
+func (s *subject) paused() *bool {
+	if s.fleet != nil {
+		return &s.fleet.Spec.Paused
+	}
+	return &s.deployment.Spec.Paused
 }

@@ -73,7 +73,7 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cmdutil.Quick(c)
 		defer cancel()
-		s, err := find(ctx, hub, hub.Client, c, args)
+		s, err := find(ctx, hub, deployments, hub.Client, c, args)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

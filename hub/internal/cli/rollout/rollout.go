@@ -4,6 +4,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,23 +18,33 @@ import (
 // NewCommand returns "rollout".
 func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
-		Use: "rollout", Short: "Follow, pause, resume and undo rollouts of MachineDeployments",
+		Use: "rollout", Short: "Follow, pause, resume and undo rollouts of MachineFleets and MachineDeployments",
 	}, newStatus(hub), newHistory(hub), newUndo(hub), newPause(hub), newResume(hub))
 }
 
-// subject is the MachineDeployment that a command is about.
+// subject is what a command is about: a MachineDeployment, or else a MachineFleet.
 type subject struct {
 	hub        *cmdutil.Hub
 	client     client.WithWatch
 	deployment *v1alpha1.MachineDeployment
+	fleet      *v1alpha1.MachineFleet
 }
 
-// command fills in what the commands have in common.
-func command(hub *cmdutil.Hub, template *cobra.Command, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {
-	template.Use += " machinedeployment NAME"
-	template.ValidArgsFunction = hub.CompleteObjects(cmdutil.DeploymentKind)
+var (
+	deployments = []cmdutil.Kind{cmdutil.DeploymentKind}
+	both        = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
+)
+
+// command fills in what the commands have in common. kinds are those of which it takes one object.
+func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, string(kind))
+	}
+	template.Use += " " + strings.Join(names, "|") + " NAME"
+	template.ValidArgsFunction = hub.CompleteObjects(kinds...)
 	template.RunE = func(command *cobra.Command, args []string) error {
-		s, err := find(command.Context(), hub, connect, command, args)
+		s, err := find(command.Context(), hub, kinds, connect, command, args)
 		if err != nil {
 			return err
 		}
@@ -42,13 +53,9 @@ func command(hub *cmdutil.Hub, template *cobra.Command, connect func() (client.W
 	return template
 }
 
-// find reads the MachineDeployment that args name.
-func find(ctx context.Context, hub *cmdutil.Hub, connect func() (client.WithWatch, error), command *cobra.Command, args []string) (*subject, error) {
-	_, name, err := cmdutil.Object(command, args, cmdutil.DeploymentKind)
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := hub.Namespace()
+// find reads the object that args name.
+func find(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), command *cobra.Command, args []string) (*subject, error) {
+	kind, name, err := cmdutil.Object(command, args, kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -56,35 +63,69 @@ func find(ctx context.Context, hub *cmdutil.Hub, connect func() (client.WithWatc
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{hub: hub, client: c, deployment: &v1alpha1.MachineDeployment{}}
-	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.deployment)
+	s, namespace := &subject{hub: hub, client: c}, ""
+	if kind == cmdutil.FleetKind {
+		s.fleet = &v1alpha1.MachineFleet{}
+	} else {
+		s.deployment = &v1alpha1.MachineDeployment{}
+		if namespace, err = hub.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s.object())
 	if apierrors.IsNotFound(err) {
-		return nil, cmdutil.NotFound("machinedeployment %s does not exist%s", name, cmdutil.InNamespace(namespace))
+		return nil, cmdutil.NotFound("%s %s does not exist%s", kind, name, cmdutil.InNamespace(namespace))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading MachineDeployment %s: %w", name, err)
+		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
 	return s, nil
 }
 
-// reporting is a command that tells of the deployment, when it is done, what the format asks for. run returns facts beside
-// those of the deployment.
-func reporting(hub *cmdutil.Hub, template *cobra.Command, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
+func (s *subject) object() client.Object {
+	if s.fleet != nil {
+		return s.fleet
+	}
+	return s.deployment
+}
+
+// kind is how commands name the object's kind.
+func (s *subject) kind() cmdutil.Kind {
+	if s.fleet != nil {
+		return cmdutil.FleetKind
+	}
+	return cmdutil.DeploymentKind
+}
+
+// name is kind and name, as messages have it.
+func (s *subject) name() string { return string(s.kind()) + " " + s.object().GetName() }
+
+// arguments are the object's on a command line.
+func (s *subject) arguments() string {
+	if s.fleet != nil {
+		return s.name()
+	}
+	return s.name() + " -n " + s.deployment.Namespace
+}
+
+// reporting is a command that tells of the object, when it is done, what the format asks for. run returns facts beside
+// those of the object.
+func reporting(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
 	var output *cmdutil.Output
-	c := command(hub, template, hub.Client, func(ctx context.Context, s *subject) error {
+	c := command(hub, template, kinds, hub.Client, func(ctx context.Context, s *subject) error {
 		return s.report(ctx, hub, hub, output, run)
 	})
 	output = cmdutil.NewOutput(c)
 	return c
 }
 
-// changing is reporting for a command that changes the deployment, with --dry-run.
-func changing(hub *cmdutil.Hub, template *cobra.Command, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
+// changing is reporting for a command that changes the object, with --dry-run.
+func changing(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, run func(context.Context, *subject) ([]cmdutil.Fact, error)) *cobra.Command {
 	var (
 		output *cmdutil.Output
 		dryRun *cmdutil.DryRun
 	)
-	c := command(hub, template, func() (client.WithWatch, error) { return dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
+	c := command(hub, template, kinds, func() (client.WithWatch, error) { return dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
 		return s.report(ctx, hub, dryRun.Telling(hub), output, run)
 	})
 	output, dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
@@ -101,11 +142,14 @@ func (s *subject) report(ctx context.Context, hub, telling *cmdutil.Hub, output 
 	if err != nil {
 		return err
 	}
-	return output.Result(hub, s.deployment, append(facts, s.facts()...)...)
+	return output.Result(hub, s.object(), append(facts, s.facts()...)...)
 }
 
-// facts are what to know of the deployment.
+// facts are what to know of the object.
 func (s *subject) facts() []cmdutil.Fact {
+	if s.fleet != nil {
+		return fleetFacts(s.fleet)
+	}
 	spec, status := &s.deployment.Spec, &s.deployment.Status
 	revision := ""
 	if current := s.current(); current > 0 {
@@ -122,15 +166,20 @@ func (s *subject) facts() []cmdutil.Fact {
 	}
 }
 
-// printf reports on the deployment.
+// printf reports on the object.
 func (s *subject) printf(format string, args ...any) {
-	s.hub.Say("machinedeployment.hollowfleet.io/%s %s", s.deployment.Name, fmt.Sprintf(format, args...))
+	s.hub.Say("%s.hollowfleet.io/%s %s", s.kind(), s.object().GetName(), fmt.Sprintf(format, args...))
 }
 
-// patch writes what has changed since before, unless another client has changed the deployment meanwhile.
-func (s *subject) patch(ctx context.Context, before *v1alpha1.MachineDeployment) error {
-	if err := s.client.Patch(ctx, s.deployment, reconciler.MergeFromWithLock(before)); err != nil {
-		return fmt.Errorf("changing MachineDeployment %s: %w", s.deployment.Name, err)
+// change lets apply change the object, and writes that, unless another client has changed the object meanwhile.
+func (s *subject) change(ctx context.Context, apply func()) error {
+	before, ok := s.object().DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("changing %s: %T is no object", s.name(), before)
+	}
+	apply()
+	if err := s.client.Patch(ctx, s.object(), reconciler.MergeFromWithLock(before)); err != nil {
+		return fmt.Errorf("changing %s: %w", s.name(), err)
 	}
 	return nil
 }

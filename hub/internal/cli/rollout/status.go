@@ -21,16 +21,20 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 	)
 	c := reporting(hub, &cobra.Command{
 		Use: "status", Short: "Follow a rollout until it is complete",
-		Long: `Follow a rollout until every Machine has the current template and is available. The exit code is 5 when the
-rollout makes no progress for longer than spec.progressDeadlineSeconds, or is not complete after --timeout. It is 4 when
-the cluster does not support the kubelet version of the template.`,
-		Example: `  kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
+		Long: `Follow a rollout until every Machine has the current template and is available. Interrupting the command does not
+stop the rollout.
+
+The exit code is 5 when the rollout makes no progress for longer than spec.progressDeadlineSeconds, when more clusters of a
+MachineFleet have failed than its strategy allows, or when the rollout is not complete after --timeout. It is 4 when it cannot
+go on until a user changes something, such as a kubelet version that a cluster does not support.`,
+		Example: `  kubectl hollow rollout status machinefleet workers
+  kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
   # Say how it is now, and do not wait
   kubectl hollow rollout status machinedeployment workers -n c1 --watch=false`,
-	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
-			progress := progressOf(s.deployment)
+			progress := s.progress()
 			s.printf("%s", progress.text)
 			return nil, progress.err
 		}
@@ -49,20 +53,39 @@ type progress struct {
 	err error
 }
 
-// follow prints every step until the rollout is complete or has failed.
+func (s *subject) progress() progress {
+	if s.fleet != nil {
+		return progressOfFleet(s.fleet)
+	}
+	return progressOf(s.deployment)
+}
+
+// follow shows every step until the rollout is complete or has failed.
 func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
 		limited, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	first := progressOf(s.deployment)
-	s.printf("%s", first.text)
-	if first.done || first.err != nil {
-		return first.err
+	var err error
+	if s.fleet != nil {
+		err = s.followFleet(limited)
+	} else {
+		err = s.followDeployment(limited)
 	}
-	last := first.text
-	err := cmdutil.Until(limited, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
+	switch {
+	case err == nil || limited.Err() == nil:
+		return err
+	case ctx.Err() != nil:
+		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.arguments())
+		return err
+	}
+	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.progress().text)
+}
+
+func (s *subject) followDeployment(ctx context.Context) error {
+	last := ""
+	return cmdutil.Until(ctx, s.client, &v1alpha1.MachineDeploymentList{}, client.ObjectKeyFromObject(s.deployment), s.deployment,
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
 			s.deployment = deployment
 			now := progressOf(deployment)
@@ -72,10 +95,6 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 			}
 			return now.done, now.err
 		})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("machinedeployment %s has not rolled out within %s: %s", s.deployment.Name, timeout, last)
-	}
-	return err
 }
 
 // progressOf reads it from the status; a status that is older than the spec says nothing.

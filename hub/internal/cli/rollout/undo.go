@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
@@ -26,7 +27,7 @@ A paused MachineDeployment gets the template too, but replaces nothing until it 
 
   # Back to a revision of "kubectl hollow rollout history"
   kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
-	}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, deployments, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if number < 0 {
 			return nil, cmdutil.Usage("--to-revision: want a revision, got %d", number)
 		}
@@ -47,17 +48,16 @@ func (s *subject) undo(ctx context.Context, number int64) error {
 	if err != nil {
 		return err
 	}
-	before := s.deployment.DeepCopy()
-	s.deployment.Spec.Template = chosen.template()
-	if equality.Semantic.DeepEqual(before.Spec.Template, s.deployment.Spec.Template) {
+	template := chosen.template()
+	if equality.Semantic.DeepEqual(template, s.deployment.Spec.Template) {
 		s.printf("has the template of revision %d already", chosen.number)
 		return nil
 	}
-	if s.deployment.Annotations == nil {
-		s.deployment.Annotations = map[string]string{}
-	}
-	s.deployment.Annotations[v1alpha1.RollbackAnnotation] = fmt.Sprint(chosen.number)
-	if err := s.patch(ctx, before); err != nil {
+	err = s.change(ctx, func() {
+		s.deployment.Spec.Template = template
+		metav1.SetMetaDataAnnotation(&s.deployment.ObjectMeta, v1alpha1.RollbackAnnotation, fmt.Sprint(chosen.number))
+	})
+	if err != nil {
 		return err
 	}
 	s.printf("rolled back to revision %d", chosen.number)

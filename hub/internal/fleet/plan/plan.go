@@ -125,7 +125,7 @@ func Decide(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	clusters := slices.SortedFunc(slices.Values(in.Clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	clusters := sorted(in.Clusters)
 	var p Plan
 	for i := range clusters {
 		c := &clusters[i]
@@ -138,6 +138,11 @@ func Decide(in Input) (Plan, error) {
 	p.begin(in, rules, clusters)
 	p.report(in, clusters, rules)
 	return p, nil
+}
+
+// sorted returns a copy of clusters, by name.
+func sorted(clusters []Cluster) []Cluster {
+	return slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // follow returns the record of a cluster after what it reports now.

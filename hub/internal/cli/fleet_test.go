@@ -1,0 +1,229 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// fleetFixture is a MachineFleet of the fixture's name over clusters of its own, with the hub's controller. The test plays
+// the controllers of the MachineDeployments.
+type fleetFixture struct {
+	*fixture
+	clusters []*v1alpha1.Cluster
+	clock    *testclock.FakePassiveClock
+	runner   reconcile.Reconciler
+}
+
+// newFleetFixture makes a canary cluster and another one.
+func newFleetFixture(t *testing.T) *fleetFixture {
+	t.Helper()
+	f := &fleetFixture{fixture: newFixture(t), clock: testclock.NewFakePassiveClock(time.Now())}
+	for _, group := range []string{"canary", "rest"} {
+		cluster := hubtest.Cluster(t, f.client)
+		cluster.Labels = map[string]string{"fleet": f.name, "group": group}
+		f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+		hubtest.SetCondition(t, f.client, cluster, &cluster.Status.Conditions, v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		cluster.Status.KubernetesVersion = "v1.37.1"
+		f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+		f.clusters = append(f.clusters, cluster)
+	}
+	labels := map[string]string{"app": "x"}
+	template := hubtest.Template(labels)
+	template.Spec.Versions.Kubelet = "v1.36.2"
+	hubtest.Create(t, f.client, &v1alpha1.MachineFleet{
+		ObjectMeta: metav1.ObjectMeta{Name: f.name},
+		Spec: v1alpha1.MachineFleetSpec{
+			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"fleet": f.name}},
+			Groups:          []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}},
+			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: template,
+			}},
+			Replicas: new(int32(2)),
+			RolloutStrategy: ocm.RolloutStrategy{Type: ocm.Progressive, Progressive: &ocm.RolloutProgressive{
+				MaxConcurrency: intstr.FromInt32(1),
+				MandatoryDecisionGroups: ocm.MandatoryDecisionGroups{
+					MandatoryDecisionGroups: []ocm.MandatoryDecisionGroup{{GroupName: "canary"}},
+				},
+			}},
+		},
+	})
+	logic, err := hubfleet.New(hubfleet.Deps{
+		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Agents: &freeze.Agents{}, Clock: f.clock,
+	})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(f.client, f.client, logic)
+	return f
+}
+
+// reconcile lets the hub work on the fleet until its counts are written too.
+func (f *fleetFixture) reconcile() {
+	f.t.Helper()
+	for range 3 {
+		_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.name}})
+		f.Expect(err).NotTo(HaveOccurred())
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	}
+}
+
+// report plays the rollout in a cluster: it is complete, or cannot go on.
+func (f *fleetFixture) report(cluster *v1alpha1.Cluster, failing bool) {
+	f.t.Helper()
+	d := &v1alpha1.MachineDeployment{}
+	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: cluster.Name, Name: f.name}, d)).To(Succeed())
+	d.Status = v1alpha1.MachineDeploymentStatus{ObservedGeneration: d.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
+	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.AvailableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable})
+	if failing {
+		d.Status.UpdatedReplicas = 0
+		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "no progress",
+		})
+	}
+	f.Expect(f.client.Status().Update(f.t.Context(), d)).To(Succeed())
+}
+
+// settle rolls the present template out everywhere.
+func (f *fleetFixture) settle() {
+	f.t.Helper()
+	for range 3 {
+		f.reconcile()
+		for _, cluster := range f.clusters {
+			d := &v1alpha1.MachineDeployment{}
+			if f.client.Get(f.t.Context(), client.ObjectKey{Namespace: cluster.Name, Name: f.name}, d) == nil {
+				f.report(cluster, false)
+			}
+		}
+	}
+	f.reconcile()
+}
+
+func (f *fleetFixture) kubelet() string {
+	f.t.Helper()
+	fleet := &v1alpha1.MachineFleet{}
+	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	return fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet
+}
+
+func TestAFleetIsListedAndShown(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.Expect(f.succeeds("fleet list")).To(MatchRegexp(f.name + ` +True +2/2 +2 +2 +0 +0 +v1.36.2`))
+	f.Expect(f.succeeds("fleet list -o name")).To(ContainSubstring("machinefleet.hollowfleet.io/" + f.name))
+	shown := f.succeeds("fleet status NAME")
+	f.Expect(shown).To(MatchRegexp(f.clusters[0].Name + ` +1 +canary +Updated .* v1.36.2 +2 updated, 2 available of 2`))
+	f.Expect(shown).To(MatchRegexp(f.clusters[1].Name + ` +2 +- +Updated`))
+	f.fails(3, "does not exist", "fleet status nothing")
+	f.Expect(f.completes("fleet status", "")).To(ContainElement(f.name))
+
+	tree := strings.Split(f.succeeds("fleet tree NAME"), "\n")
+	f.Expect(tree[1]).To(MatchRegexp(`^MachineFleet/` + f.name + ` +True +False +v1.36.2`))
+	f.Expect(tree[2:6]).To(ConsistOf(
+		HavePrefix("├─ Cluster/"), HavePrefix("│  └─ MachineDeployment/"+f.name), HavePrefix("└─ Cluster/"), HavePrefix("   └─ MachineDeployment/"+f.name),
+	))
+	f.fails(2, "unknown kind", "fleet tree pod/x")
+	f.fails(3, "does not exist", "fleet tree machinedeployment/x -n NAME")
+}
+
+func TestAnUpgradeOfAFleet(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.fails(2, "--kubelet is required", "upgrade fleet/NAME")
+	f.fails(2, `"1.37" is no version`, "upgrade fleet/NAME --kubelet 1.37")
+	f.fails(4, "spec.allowDowngrade", "upgrade fleet/NAME --kubelet v1.35.0")
+	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "a refused upgrade writes nothing")
+
+	planned := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
+	f.Expect(planned).To(MatchRegexp(`1 +canary +` + f.clusters[0].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +at once`))
+	f.Expect(planned).To(MatchRegexp(`2 +- +` + f.clusters[1].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +later`))
+	f.Expect(planned).To(ContainSubstring("(dry run)"))
+	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.38.0 --dry-run")).To(ContainSubstring("upgrade the cluster's API server"))
+	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "a dry run writes nothing")
+
+	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")).To(ContainSubstring("upgraded from kubelet v1.36.2 to v1.37.1"))
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"))
+	f.Expect(f.stops(5, "has not rolled out within", "rollout status fleet NAME --timeout 2s")).To(ContainSubstring("waits for the hub"))
+
+	f.settle()
+	f.Expect(f.succeeds("rollout status machinefleet NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
+	done := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --wait")
+	f.Expect(done).To(And(ContainSubstring("has kubelet v1.37.1 already"), ContainSubstring("has rolled out")))
+}
+
+func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	result := make(chan run, 1)
+	go func() { result <- f.hollow("upgrade fleet/NAME --kubelet v1.37.1 --wait --timeout 2m") }()
+	f.Eventually(f.kubelet).WithTimeout(patience).Should(Equal("v1.37.1"))
+	f.reconcile()
+	f.report(f.clusters[0], false)
+	f.reconcile()
+	f.report(f.clusters[1], false)
+	f.reconcile()
+	var r run
+	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
+}
+
+func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.reconcile()
+	f.report(f.clusters[0], true)
+	f.reconcile()
+	f.Expect(f.stops(5, "more have failed than spec.rolloutStrategy allows", "rollout status fleet/NAME")).To(ContainSubstring("has stopped"))
+	r := f.hollow("fleet status NAME")
+	f.Expect(r.code).To(Equal(1))
+	f.Expect(r.out).To(MatchRegexp(f.clusters[0].Name + ` +1 +canary +Failed .*no progress`))
+}
+
+func TestAFleetIsPausedAndResumed(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.Expect(f.succeeds("rollout pause fleet/NAME")).To(ContainSubstring("machinefleet.hollowfleet.io/" + f.name + " paused"))
+	f.Expect(f.succeeds("rollout pause machinefleet NAME")).To(ContainSubstring("is paused already"))
+	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("Nothing begins for now: spec.paused is set"))
+	f.reconcile()
+	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("is paused, 0 of 2 clusters updated"))
+	f.Expect(f.succeeds("rollout resume fleet/NAME")).To(ContainSubstring("resumed"))
+	f.fails(2, "unknown kind", "rollout undo fleet/NAME")
+}
+
+func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.Expect(f.succeeds("freeze fleet NAME --reason audit --wait=false")).To(ContainSubstring("frozen by admin"))
+	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("Nothing begins for now: "))
+	f.reconcile()
+	f.Expect(f.hollow("fleet list").out).To(ContainSubstring("(ManualFreeze)"))
+	d := &v1alpha1.MachineDeployment{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Namespace: f.clusters[0].Name, Name: f.name}, d)).To(Succeed())
+	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"))
+	f.fails(4, "is frozen already, by admin (audit)", "freeze machinefleet/NAME")
+	f.Expect(f.succeeds("unfreeze fleet/NAME --wait=false")).To(ContainSubstring("unfrozen"))
+	f.reconcile()
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(d), d)).To(Succeed())
+	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.37.1"))
+}

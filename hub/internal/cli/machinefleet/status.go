@@ -1,0 +1,119 @@
+package machinefleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+)
+
+func newStatus(hub *cmdutil.Hub) *cobra.Command {
+	var output *cmdutil.Output
+	command := &cobra.Command{
+		Use: "status NAME", Short: "Show how a MachineFleet is, cluster by cluster",
+		Long: `Show how a MachineFleet is: its message, the wave that is rolled out, and for each cluster its wave and group, how far it
+is with the present revision, the kubelet version that its MachineDeployment has, its Machines, and what is wrong.
+
+The exit code is 1 when the fleet is not Ready.`,
+		Example: `  kubectl hollow fleet status workers`,
+		Args:    cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.FleetKind, false),
+		RunE: func(command *cobra.Command, args []string) error {
+			return status(command.Context(), hub, output, args[0])
+		},
+	}
+	output = cmdutil.NewTableOutput(command)
+	return command
+}
+
+func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name string) error {
+	if err := output.Check(); err != nil {
+		return err
+	}
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	found, err := get(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	if _, asTable := output.Own(); !asTable {
+		return output.Print(hub.Out, found)
+	}
+	now := time.Now()
+	preview, err := fleet.NewPreview(ctx, c, found, now)
+	if err != nil {
+		return fmt.Errorf("looking at the clusters of machinefleet %s: %w", name, err)
+	}
+	ready := meta.FindStatusCondition(found.Status.Conditions, v1alpha1.ReadyCondition)
+	hub.Say("%-10s%s", "Ready:", condition(found.Status.Conditions, v1alpha1.ReadyCondition))
+	hub.Say("%-10s%s, revision %s", "Kubelet:", cmp.Or(found.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"), preview.Revision)
+	hub.Say("%-10s%s", "Wave:", wave(found))
+	hub.Say("%-10s%s", "Message:", cmp.Or(found.Status.Message, "-"))
+	for _, field := range preview.Unused {
+		hub.Note("%s matches no cluster of the fleet", field)
+	}
+	if len(preview.Members) > 0 {
+		hub.Say("")
+		if err := output.Table(hub.Out, statusTable(preview, now)); err != nil {
+			return err
+		}
+	}
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		return fmt.Errorf("machinefleet %s is not ready", name)
+	}
+	return nil
+}
+
+func statusTable(preview *fleet.Preview, now time.Time) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Wave", "Group", "State", "Since", "Kubelet", "Machines", "Problem")}
+	for _, m := range preview.Members {
+		kubelet, machines, since := "-", "-", "-"
+		if d := m.Deployment; d != nil {
+			kubelet = cmp.Or(d.Spec.Template.Spec.Versions.Kubelet, "-")
+			machines = fmt.Sprintf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
+		}
+		if !m.Since.IsZero() {
+			since = duration.HumanDuration(max(now.Sub(m.Since), 0))
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), state(m), since, kubelet, machines, problem(m),
+		}})
+	}
+	return table
+}
+
+// state is a word for how far a cluster is.
+func state(m fleet.Member) string {
+	switch {
+	case m.Blocked != nil:
+		return "Blocked"
+	case m.Held != "" && m.Phase != plan.Succeeded:
+		return "Held"
+	case m.Phase == plan.ToApply:
+		return "Waiting"
+	case m.Phase == plan.Succeeded:
+		return "Updated"
+	}
+	return string(m.Phase)
+}
+
+func problem(m fleet.Member) string {
+	switch {
+	case m.Blocked != nil:
+		return m.Blocked.Message
+	case m.Failure != nil:
+		return m.Failure.Message
+	}
+	return m.Held
+}

@@ -1,0 +1,120 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+)
+
+// clusterState is how far one cluster of a fleet is.
+type clusterState struct {
+	name  string
+	phase plan.Phase
+	// text is made of fixed words and counts: it may be written to a terminal as it is.
+	text           string
+	updated, total int64
+}
+
+// display shows how a fleet's rollout goes.
+type display interface {
+	// fleet is called with each state of the fleet, and cluster with each state of a cluster in which its revision has begun.
+	fleet(*v1alpha1.MachineFleet, progress)
+	cluster(clusterState)
+	// close leaves what is shown as it is.
+	close()
+}
+
+// followFleet shows the fleet and its clusters until the rollout is complete or has failed.
+func (s *subject) followFleet(ctx context.Context) error {
+	display := s.newDisplay()
+	defer display.close()
+	ctx, cancel := context.WithCancel(ctx)
+	clusters := make(chan error, 1)
+	var mu sync.Mutex // It guards display and s.fleet.
+	defer func() {
+		cancel()
+		if err := <-clusters; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			s.hub.Note("The MachineDeployments of %s could not be followed: %v", s.name(), err)
+		}
+	}()
+	go func() {
+		key := client.ObjectKey{Name: s.fleet.Name} // All MachineDeployments of a fleet have its name.
+		clusters <- cmdutil.Each(ctx, s.client, &v1alpha1.MachineDeploymentList{}, key, &v1alpha1.MachineDeployment{},
+			func(deployment *v1alpha1.MachineDeployment) {
+				mu.Lock()
+				defer mu.Unlock()
+				if state, begun := stateOf(s.fleet, deployment); begun {
+					display.cluster(state)
+				}
+			})
+	}()
+	return cmdutil.Until(ctx, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
+		func(fleet *v1alpha1.MachineFleet) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			s.fleet = fleet
+			now := progressOfFleet(fleet)
+			display.fleet(fleet, now)
+			return now.done, now.err
+		})
+}
+
+// stateOf reads how far a cluster is with the revision that the fleet has now; begun is false if it has not begun there.
+func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state clusterState, begun bool) {
+	revision, phase := fleet.PhaseOf(of, deployment)
+	if phase == plan.ToApply || revision != of.Status.Revision {
+		return clusterState{}, false
+	}
+	state = clusterState{name: deployment.Namespace, phase: phase, total: 1, updated: int64(deployment.Status.UpdatedReplicas)}
+	if deployment.Spec.Replicas != nil {
+		state.total = int64(*deployment.Spec.Replicas)
+	}
+	switch phase {
+	case plan.ToApply:
+	case plan.Soaking:
+		state.text = "soaking"
+	case plan.Succeeded:
+		state.text = "updated"
+	case plan.Failed:
+		state.text = "failed"
+	case plan.TimedOut:
+		state.text = "timed out"
+	case plan.Progressing:
+		state.text = progressOf(deployment).text
+		if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {
+			state.text = "frozen: " + state.text
+		}
+	}
+	return state, true
+}
+
+// lines is a display that prints a line for each change.
+type lines struct {
+	subject  *subject
+	last     string
+	clusters map[string]string
+}
+
+func (l *lines) fleet(_ *v1alpha1.MachineFleet, now progress) {
+	if now.text != l.last {
+		l.subject.printf("%s", now.text)
+		l.last = now.text
+	}
+}
+
+func (l *lines) cluster(state clusterState) {
+	if l.clusters[state.name] != state.text {
+		l.subject.hub.Say("  %s: %s", state.name, state.text)
+		l.clusters[state.name] = state.text
+	}
+}
+
+func (l *lines) close() {}

@@ -1,0 +1,148 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+)
+
+// upgradeOptions are the flags of "upgrade".
+type upgradeOptions struct {
+	kubelet string
+	wait    bool
+	timeout time.Duration
+	dryRun  *cmdutil.DryRun
+}
+
+// refused are the reasons for which the hub begins nothing until the spec is changed.
+var refused = []string{v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonNoClusterSelected}
+
+// NewUpgrade returns "upgrade".
+func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
+	o := &upgradeOptions{}
+	var output *cmdutil.Output
+	c := command(hub, &cobra.Command{
+		Use: "upgrade", Short: "Roll a kubelet version out over the clusters of a MachineFleet, or in one MachineDeployment",
+		Long: `Roll a kubelet version out. That of a MachineFleet goes from cluster to cluster in the waves of spec.rolloutStrategy.
+
+Before anything is written it is checked whether the fleet would begin: a version that is older than what the fleet has
+(unless spec.allowDowngrade is set) or a spec that cannot be used is refused with exit code 4. Clusters that do not support the
+version, or that are frozen or not Ready, are named; the rollout goes on without them until it is their turn.
+
+--dry-run prints the waves with their clusters, in their order, and what would keep each from being upgraded.
+Interrupting --wait does not stop the upgrade.`,
+		Example: `  # What would happen
+  kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --dry-run
+
+  # Upgrade, and follow it to its end
+  kubectl hollow upgrade fleet/workers --kubelet v1.37.1 --wait
+
+  # One MachineDeployment
+  kubectl hollow upgrade machinedeployment/workers -n c1 --kubelet v1.37.1 --wait`,
+	}, both, func() (client.WithWatch, error) { return o.dryRun.Client(hub) }, func(ctx context.Context, s *subject) error {
+		return s.report(ctx, hub, o.dryRun.Telling(hub), output, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+			return s.upgrade(ctx, o)
+		})
+	})
+	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
+	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
+	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
+	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
+	return c
+}
+
+func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fact, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	field := s.kubelet()
+	before := *field
+	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
+	if err := s.preview(ctx, o); err != nil {
+		return nil, err
+	}
+	if before == o.kubelet {
+		s.printf("has kubelet %s already", o.kubelet)
+	} else {
+		if err := s.change(ctx, func() { *field = o.kubelet }); err != nil {
+			return nil, err
+		}
+		s.printf("upgraded from kubelet %s to %s", before, o.kubelet)
+	}
+	switch {
+	case o.dryRun.Active():
+		return facts, nil
+	case o.wait:
+		return facts, s.follow(ctx, o.timeout)
+	}
+	s.hub.Note("To follow it: kubectl hollow rollout status %s", s.arguments())
+	return facts, nil
+}
+
+func (o *upgradeOptions) check() error {
+	if o.kubelet == "" {
+		return cmdutil.Usage("--kubelet is required: the version to roll out, such as v1.37.1")
+	}
+	if _, err := version.ParseSemantic(o.kubelet); err != nil || !strings.HasPrefix(o.kubelet, "v") {
+		return cmdutil.Usage("--kubelet: %q is no version: want one such as v1.37.1", o.kubelet)
+	}
+	if o.timeout > 0 && !o.wait {
+		return cmdutil.Usage("--timeout needs --wait")
+	}
+	return nil
+}
+
+// kubelet is the version in the object's template.
+func (s *subject) kubelet() *string {
+	if s.fleet != nil {
+		return &s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet
+	}
+	return &s.deployment.Spec.Template.Spec.Versions.Kubelet
+}
+
+// preview refuses an upgrade that the hub would not begin, and tells what stands in its way.
+func (s *subject) preview(ctx context.Context, o *upgradeOptions) error {
+	if s.fleet == nil {
+		return nil // The API server and the hub say what is wrong with one cluster.
+	}
+	wanted := s.fleet.DeepCopy()
+	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = o.kubelet
+	p, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
+	if err != nil {
+		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
+	}
+	if p.Problem != nil && slices.Contains(refused, p.Problem.Reason) {
+		return cmdutil.Refusal("%s cannot be upgraded: %s", s.name(), p.Problem.Message)
+	}
+	if o.dryRun.Active() {
+		if err := printWaves(s.hub, p); err != nil {
+			return err
+		}
+	}
+	if p.Problem != nil {
+		s.hub.Note("Nothing begins for now: %s", p.Problem.Message)
+	}
+	for _, m := range p.Members {
+		switch {
+		case o.dryRun.Active(): // The table says so.
+		case m.Blocked != nil:
+			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, m.Blocked.Message)
+		case m.Held != "":
+			s.hub.Note("%s waits: %s", m.Cluster.Name, m.Held)
+		}
+	}
+	for _, field := range p.Unused {
+		s.hub.Note("%s matches no cluster of the fleet", field)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+)
+
+// Problem says what keeps a fleet from acting, in one cluster or at all, and what a user can do.
+type Problem struct{ Reason, Message string }
+
+func (p *problem) exported() *Problem {
+	if p == nil {
+		return nil
+	}
+	return &Problem{p.reason, p.message}
+}
+
+// Preview is how a fleet is and what the hub would do next, for a user to see. It is found by the same reading and deciding
+// as the hub's.
+type Preview struct {
+	Fleet *v1alpha1.MachineFleet
+	// Revision is that of the template.
+	Revision string
+	Waves    []plan.Wave
+	// Members are the fleet's clusters, by name.
+	Members []Member
+	// Problem is why nothing is begun in any cluster; nil if something may be.
+	Problem *Problem
+	// Unused names the overrides and groups of the spec that choose no cluster.
+	Unused []string
+}
+
+// Member is a cluster of a fleet.
+type Member struct {
+	Cluster *v1alpha1.Cluster
+	// Deployment is nil if there is none yet.
+	Deployment *v1alpha1.MachineDeployment
+	// Wave is the number of its wave, from 1; 0 if there are no waves because of a Problem.
+	Wave int
+	// Group is its decision group; empty if it is in none.
+	Group string
+	// Phase is how far the cluster is with Revision, and Since is when the phase began.
+	Phase plan.Phase
+	Since time.Time
+	// Failure is why the cluster has failed; nil if it has not.
+	Failure *Problem
+	// Held says why nothing is begun there for now; empty if something may be.
+	Held string
+	// Blocked says why nothing can be begun there until a user changes something; nil if something can.
+	Blocked *Problem
+	// Begins: the hub would begin with the revision there now.
+	Begins bool
+}
+
+// NewPreview reads all that the next step of fleet rests on. The spec of fleet need not be the one that is stored.
+func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
+	c := &Controller{Deps: Deps{Agents: &freeze.Agents{}}}
+	s, err := c.observe(ctx, reader, fleet, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range s.members {
+		m.silent = false // Which agents the hub has heard is known to the hub alone.
+	}
+	d := decide(s)
+	p := &Preview{Fleet: fleet, Revision: s.revision, Unused: s.unused}
+	switch {
+	case d.frozen.Frozen:
+		p.Problem = &Problem{d.frozen.Reason, d.frozen.Message}
+	case d.stop != nil:
+		p.Problem = d.stop.exported()
+	}
+	// An error is a Problem already.
+	p.Waves, _ = plan.Waves(s.planInput(true))
+	for _, m := range s.members {
+		p.Members = append(p.Members, p.member(s, d, m))
+	}
+	return p, nil
+}
+
+func (p *Preview) member(s *scope, d decision, m *member) Member {
+	result := Member{
+		Cluster: m.cluster, Deployment: m.deployment, Group: m.group, Phase: s.phase(m), Held: m.held, Blocked: m.blocked.exported(),
+	}
+	if m.record != nil && m.record.Revision == s.revision {
+		result.Since = m.record.planned().Since
+	}
+	if result.Phase == plan.Failed || result.Phase == plan.TimedOut {
+		failure := m.failure(result.Phase)
+		result.Failure = failure.exported()
+	}
+	for i, wave := range p.Waves {
+		if slices.Contains(wave.Clusters, m.cluster.Name) {
+			result.Wave = i + 1
+		}
+	}
+	for _, change := range d.plan.Changes {
+		result.Begins = result.Begins || change.Apply && change.Cluster == m.cluster.Name
+	}
+	return result
+}
+
+// PhaseOf reads how far a MachineDeployment is, and with which revision of the fleet. Both are empty if it is not the
+// fleet's.
+func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (revision string, phase plan.Phase) {
+	r := readRecord(deployment)
+	if r == nil || r.UID != fleet.UID {
+		return "", plan.ToApply
+	}
+	return r.Revision, r.Phase
+}
