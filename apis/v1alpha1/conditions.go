@@ -238,6 +238,8 @@ const (
 	ReasonClaimedByAnotherFleet = "ClaimedByAnotherFleet"
 	ReasonSelectorDiffers       = "SelectorDiffers"
 	ReasonWriteRefused          = "WriteRefused"
+	// ReasonClusterUnreachable: a cluster of a fleet whose unreachablePolicy is Fail is frozen or not Ready.
+	ReasonClusterUnreachable = "ClusterUnreachable"
 	// ReasonRolloutFailed and ReasonRolloutTimedOut: what a cluster of a fleet failed for. Its MachineDeployment cannot go on;
 	// or it was not in time for the progressDeadline of the fleet's rolloutStrategy.
 	ReasonRolloutFailed   = "RolloutFailed"

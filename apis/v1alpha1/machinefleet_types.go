@@ -86,6 +86,12 @@ type MachineFleetSpec struct {
 	// +optional
 	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
 
+	// unreachablePolicy says what a rollout does about a cluster that is frozen or not Ready. Nothing is begun there in any
+	// case. Default Hold.
+	// +kubebuilder:default=Hold
+	// +optional
+	UnreachablePolicy UnreachablePolicy `json:"unreachablePolicy,omitempty"`
+
 	// paused keeps the hub from changing any MachineDeployment of the fleet. What has begun goes on in the clusters and is
 	// followed. Default false.
 	// +optional
@@ -116,6 +122,21 @@ const (
 	RemovalOrphan RemovalPolicy = "Orphan"
 	// RemovalDelete: it is deleted, unless the selection has become empty, or the cluster is frozen or gone.
 	RemovalDelete RemovalPolicy = "Delete"
+)
+
+// UnreachablePolicy says what a rollout does about a cluster that is frozen or not Ready.
+//
+// +kubebuilder:validation:Enum=Hold;Skip;Fail
+type UnreachablePolicy string
+
+// The values of UnreachablePolicy.
+const (
+	// UnreachableHold: it keeps its place, and its wave waits for it.
+	UnreachableHold UnreachablePolicy = "Hold"
+	// UnreachableSkip: its wave goes on without it, and it catches up when it is back. A mandatory group waits all the same.
+	UnreachableSkip UnreachablePolicy = "Skip"
+	// UnreachableFail: it counts as failed until it is back.
+	UnreachableFail UnreachablePolicy = "Fail"
 )
 
 // MachineFleetOverride changes the fleet's settings for some clusters.
@@ -269,7 +290,8 @@ type MachineFleetClusters struct {
 	// updated is those that did so.
 	// +optional
 	Updated int32 `json:"updated"`
-	// failed is those that reported that they cannot go on, or were not in time.
+	// failed is those that reported that they cannot go on, or were not in time, and with unreachablePolicy Fail those that are
+	// frozen or not Ready.
 	// +optional
 	Failed int32 `json:"failed"`
 	// held is those that are not updated and frozen or not Ready: nothing is begun there, and nothing that they report

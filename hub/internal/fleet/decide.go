@@ -61,7 +61,7 @@ func decide(s *scope) decision {
 }
 
 func (s *scope) planInput(paused bool) plan.Input {
-	in := plan.Input{Strategy: s.fleet.Spec.RolloutStrategy, Revision: s.revision, Paused: paused, Now: s.now}
+	in := plan.Input{Strategy: s.fleet.Spec.RolloutStrategy, Revision: s.revision, UnreachablePolicy: s.fleet.Spec.UnreachablePolicy, Paused: paused, Now: s.now}
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
 	}
@@ -199,8 +199,17 @@ func sameReplicas(a, b *int32) bool { return a == b || a != nil && b != nil && *
 
 // phase is how far a member is with the present revision.
 func (s *scope) phase(m *member) plan.Phase {
-	if m.record == nil || m.record.Revision != s.revision {
-		return plan.ToApply
+	phase := plan.ToApply
+	if m.record != nil && m.record.Revision == s.revision {
+		phase = m.record.Phase
 	}
-	return m.record.Phase
+	if s.failsUnreachable(m) && phase != plan.Succeeded {
+		return plan.Failed
+	}
+	return phase
+}
+
+// failsUnreachable tells whether a member counts as failed for as long as its cluster is frozen or not Ready.
+func (s *scope) failsUnreachable(m *member) bool {
+	return m.unreachable && s.fleet.Spec.UnreachablePolicy == v1alpha1.UnreachableFail
 }

@@ -40,6 +40,9 @@ type member struct {
 	// its agent was not heard yet, or a write was refused.
 	held   string
 	silent bool
+	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
+	// MachineDeployment.
+	unreachable bool
 	// blocked says why nothing can be begun there; nil if something can.
 	blocked *problem
 }
@@ -206,9 +209,8 @@ func (s *selectors) classify(fleet *v1alpha1.MachineFleet, m *member) {
 
 // hold finds out whether anything may be done in a cluster.
 func (c *Controller) hold(m *member, unknown error) {
-	verdicts := []freeze.Verdict{
-		freeze.OfDecoding(m.cluster), freeze.OfCluster(m.cluster.Name, m.cluster.Name, m.cluster),
-	}
+	cluster := freeze.OfCluster(m.cluster.Name, m.cluster.Name, m.cluster)
+	verdicts := []freeze.Verdict{cluster, freeze.OfDecoding(m.cluster)}
 	if m.deployment != nil {
 		verdicts = append(verdicts, freeze.OfDecoding(m.deployment), freeze.OfAnnotation("MachineDeployment", m.deployment),
 			freeze.OfCondition("MachineDeployment", m.deployment, m.deployment.Status.Conditions))
@@ -224,6 +226,7 @@ func (c *Controller) hold(m *member, unknown error) {
 	case m.deployment != nil && m.deployment.Spec.Paused:
 		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to go on", m.deployment.Namespace, m.deployment.Name)
 	}
+	m.unreachable = cluster.Frozen || ready == nil || ready.Status != metav1.ConditionTrue
 	m.silent = c.Agents.Verdict(m.cluster).Frozen
 }
 
@@ -291,7 +294,7 @@ func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.M
 // planned is what the planner needs to know of a member.
 func (m *member) planned() plan.Cluster {
 	cluster := plan.Cluster{
-		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Silent: m.silent, Blocked: m.blocked != nil,
+		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: m.blocked != nil,
 	}
 	if d := m.deployment; d != nil {
 		cluster.Observed = plan.Observed{

@@ -93,7 +93,7 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 		result.Since = m.record.planned().Since
 	}
 	if result.Phase == plan.Failed || result.Phase == plan.TimedOut {
-		failure := m.failure(result.Phase)
+		failure := s.failure(m)
 		result.Failure = failure.exported()
 	}
 	for i, wave := range p.Waves {

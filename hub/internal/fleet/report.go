@@ -76,25 +76,18 @@ func (s *scope) summarize() summary {
 			sum.counts.Selected++
 		}
 		phase := s.phase(m)
-		switch phase {
-		case plan.ToApply:
-			sum.counts.Waiting++
-		case plan.Progressing:
-			sum.counts.Progressing++
-		case plan.Soaking:
-			sum.counts.Soaking++
-		case plan.Succeeded:
-			sum.counts.Updated++
-		case plan.Failed, plan.TimedOut:
-			sum.counts.Failed++
+		sum.count(phase)
+		if phase == plan.Failed || phase == plan.TimedOut {
 			sum.failed = append(sum.failed, name)
-			sum.fail(name, m.failure(phase))
+			sum.fail(name, s.failure(m))
 		}
 		switch {
 		case m.held != "":
 			sum.blind++
 			if phase != plan.Succeeded {
 				sum.counts.Held++
+			}
+			if phase != plan.Succeeded && !s.failsUnreachable(m) {
 				sum.held = append(sum.held, name)
 			}
 		case m.selected && !m.available():
@@ -111,6 +104,21 @@ func (s *scope) summarize() summary {
 	return sum
 }
 
+func (sum *summary) count(phase plan.Phase) {
+	switch phase {
+	case plan.ToApply:
+		sum.counts.Waiting++
+	case plan.Progressing:
+		sum.counts.Progressing++
+	case plan.Soaking:
+		sum.counts.Soaking++
+	case plan.Succeeded:
+		sum.counts.Updated++
+	case plan.Failed, plan.TimedOut:
+		sum.counts.Failed++
+	}
+}
+
 func (sum *summary) fail(cluster string, p problem) {
 	if len(sum.failures) < mostFailures {
 		sum.failures = append(sum.failures, v1alpha1.MachineFleetFailure{
@@ -120,9 +128,12 @@ func (sum *summary) fail(cluster string, p problem) {
 }
 
 // failure says why a member has failed.
-func (m *member) failure(phase plan.Phase) problem {
+func (s *scope) failure(m *member) problem {
+	if s.failsUnreachable(m) {
+		return problem{v1alpha1.ReasonClusterUnreachable, m.held + "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip"}
+	}
 	p := problem{v1alpha1.ReasonRolloutFailed, "the MachineDeployment cannot go on"}
-	if phase == plan.TimedOut {
+	if s.phase(m) == plan.TimedOut {
 		p = problem{v1alpha1.ReasonRolloutTimedOut, "no success within progressDeadline of spec.rolloutStrategy"}
 	}
 	if failing := m.failing(); failing != nil {

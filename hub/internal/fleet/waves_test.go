@@ -117,6 +117,49 @@ func TestAHeldClusterIsLeftAlone(t *testing.T) {
 	f.Expect(f.phases()).To(ContainSubstring("Progressing held v1.37.0"), "nor does what a cluster says that is not Ready")
 }
 
+func TestAnUnreachableClusterIsSkipped(t *testing.T) {
+	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.UnreachablePolicy = v1alpha1.UnreachableSkip }))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.freeze(0, true)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"), "a mandatory group is not skipped")
+	f.freeze(0, false)
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.freeze(1, true)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing held v1.37.0, Progressing v1.37.0"), "it takes up no room")
+	f.says(false, 1, 2)
+	f.reconcile()
+	f.Expect(f.status().Clusters.Held).To(BeEquivalentTo(1))
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonClustersHeld), "the rollout is not complete without it")
+	f.freeze(1, false)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0"), "after the thaw it catches up")
+}
+
+func TestAnUnreachableClusterCountsAsFailed(t *testing.T) {
+	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.UnreachablePolicy = v1alpha1.UnreachableFail }))
+	f.settle()
+	f.edit(2, func(d *v1alpha1.MachineDeployment) { d.Spec.Paused = true })
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.freeze(1, true)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
+	status := f.status()
+	f.Expect(f.condition(v1alpha1.StalledCondition).Reason).To(Equal(v1alpha1.ReasonTooManyFailures))
+	f.Expect(status.Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonClusterUnreachable),
+		HaveField("Message", ContainSubstring("choose Hold or Skip")))), "one that a user paused is no failure")
+	f.Expect([]int32{status.Clusters.Failed, status.Clusters.Waiting, status.Clusters.Held}).To(Equal([]int32{1, 1, 2}))
+	f.freeze(1, false)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"), "it is back, and in its turn")
+}
+
 func TestAFailureStopsTheRollout(t *testing.T) {
 	f := newFixture(t, 3, inSteps(2, 0))
 	f.settle()

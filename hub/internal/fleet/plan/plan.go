@@ -12,6 +12,8 @@ import (
 	"time"
 
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // Phase is how far one cluster is with one revision of the template.
@@ -70,11 +72,16 @@ type Cluster struct {
 	Observed Observed
 	// Held: the cluster is frozen or not Ready. Nothing is begun there, and nothing that it reports counts.
 	Held bool
+	// Unreachable: it is held for a reason that Input.UnreachablePolicy is about.
+	Unreachable bool
 	// Silent: this process has not heard the cluster's agent yet. Nothing is begun there, and the record stays as it is: what
 	// was reported to another process is no news, and no reason to begin a soak anew.
 	Silent bool
 	// Blocked: nothing can be begun there until a user changes something. What has begun is followed.
 	Blocked bool
+
+	// policy is what holds for a cluster that is unreachable; empty for others.
+	policy v1alpha1.UnreachablePolicy
 }
 
 // Input is all that a decision rests on.
@@ -86,6 +93,8 @@ type Input struct {
 	Groups []string
 	// Clusters are the members that the revision's snapshot names, in any order.
 	Clusters []Cluster
+	// UnreachablePolicy says whether a wave waits for clusters that are unreachable. Empty is Hold.
+	UnreachablePolicy v1alpha1.UnreachablePolicy
 	// Paused: nothing is begun; what has begun is followed.
 	Paused bool
 	Now    time.Time
@@ -108,7 +117,7 @@ type Plan struct {
 	Wave, Waves int
 	// Breached: more clusters of the current wave have failed than may. Nothing more is begun.
 	Breached bool
-	// Done: every cluster has succeeded, or has failed within what may fail.
+	// Done: every cluster has succeeded, or has failed within what may fail. Skipped clusters keep a rollout from being done.
 	Done bool
 	// Counts has the number of clusters in each phase after the changes.
 	Counts map[Phase]int
@@ -134,6 +143,7 @@ func Decide(in Input) (Plan, error) {
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
 		}
 		c.Record = next
+		c.policy = policyFor(*c, in.UnreachablePolicy, rules.waves)
 	}
 	p.begin(in, rules, clusters)
 	p.report(in, clusters, rules)
@@ -185,6 +195,7 @@ func (r Record) end(o Observed, rules rules, now time.Time) Record {
 // begin finds the current wave, and begins with its clusters as far as there is room.
 func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 	p.Waves = len(rules.waves)
+	skipped := 0
 	for i, w := range rules.waves {
 		p.Wave = i
 		open, failed := 0, 0
@@ -197,7 +208,11 @@ func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 				failed++
 			case Succeeded:
 			case ToApply, Progressing, Soaking:
-				open++
+				if c.policy == v1alpha1.UnreachableSkip {
+					skipped++
+				} else {
+					open++
+				}
 			}
 		}
 		if p.Breached = failed > w.maxFailures(rules, clusters); p.Breached {
@@ -208,7 +223,7 @@ func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 			return
 		}
 	}
-	p.Done = true
+	p.Done = skipped == 0
 }
 
 // apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in
@@ -238,16 +253,25 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
 	}
 }
 
-// phase is how far a cluster is with the revision that is rolled out.
+// phase is how far a cluster is with the revision that is rolled out. One that counts as failed because it is unreachable has
+// no record of that: it goes on where it was when it is back.
 func (in Input) phase(c Cluster) Phase {
+	phase := c.Record.Phase
 	if c.Record.Revision != in.Revision {
-		return ToApply
+		phase = ToApply
 	}
-	return c.Record.Phase
+	if c.policy == v1alpha1.UnreachableFail && phase != Succeeded {
+		return Failed
+	}
+	return phase
 }
 
-// busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more.
+// busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more, and a
+// cluster for which no wave waits takes up no room.
 func (in Input) busy(c Cluster) bool {
+	if c.policy == v1alpha1.UnreachableSkip || c.policy == v1alpha1.UnreachableFail {
+		return false
+	}
 	return c.Record.Phase == Progressing || in.phase(c) == Soaking
 }
 

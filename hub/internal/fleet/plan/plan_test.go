@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -55,6 +57,8 @@ func member(name, group string, phase Phase, observed Observed) Cluster {
 
 func held(c Cluster) Cluster { c.Held = true; return c }
 
+func unreachable(c Cluster) Cluster { c.Unreachable = true; return held(c) }
+
 func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
 
 // words says what a plan changes: "a+" for a cluster that is begun, "a=Phase" for another change.
@@ -82,6 +86,7 @@ func TestDecide(t *testing.T) {
 		strategy ocm.RolloutStrategy
 		clusters []Cluster
 		paused   bool
+		policy   v1alpha1.UnreachablePolicy
 		want     string
 		done     bool
 		breached bool
@@ -112,6 +117,18 @@ func TestDecide(t *testing.T) {
 		{name: "a failed cluster recovers", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Failed, up)), want: "a=Succeeded x+"},
 		{name: "nothing is begun in a held cluster", strategy: inSteps("1", zero), clusters: with(held(member("a", "rest", ToApply, up))), want: "x+"},
 		{name: "a held cluster keeps its wave open", strategy: inSteps("1", zero, "canary"), clusters: with(held(member("a", "canary", ToApply, up)))},
+		{name: "Hold: an unreachable cluster keeps its place", strategy: inSteps("1", zero), clusters: with(unreachable(member("a", "rest", Progressing, up))), want: "a=Progressing"},
+		{name: "Skip: it takes up no room", policy: v1alpha1.UnreachableSkip, strategy: inSteps("1", zero), clusters: with(unreachable(member("a", "rest", Progressing, up))), want: "a=Progressing x+"},
+		{name: "Skip: its wave passes", policy: v1alpha1.UnreachableSkip, strategy: inGroups(zero), clusters: with(unreachable(member("a", "canary", ToApply, up))), want: "x+ y+"},
+		{name: "Skip: a mandatory group's does not", policy: v1alpha1.UnreachableSkip, strategy: inSteps("1", zero, "canary"), clusters: with(unreachable(member("a", "canary", ToApply, up)))},
+		{name: "Skip: the rollout is not done without it", policy: v1alpha1.UnreachableSkip, strategy: inSteps("1", zero), clusters: []Cluster{unreachable(member("a", "rest", ToApply, up)), member("b", "rest", Succeeded, up)}},
+		{name: "Skip: it is back", policy: v1alpha1.UnreachableSkip, strategy: inSteps("1", zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("b", "rest", Succeeded, up)}, want: "a+"},
+		{name: "Skip: held by a user is not skipped", policy: v1alpha1.UnreachableSkip, strategy: inSteps("1", zero), clusters: with(held(member("a", "rest", Progressing, up))), want: "a=Progressing"},
+		{name: "Fail: it is a failure", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", zero), clusters: with(unreachable(member("a", "rest", ToApply, up))), breached: true},
+		{name: "Fail: one that may be", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", config(0, "None", "1")), clusters: with(unreachable(member("a", "rest", Progressing, up))), want: "a=Progressing x+"},
+		{name: "Fail: none may be in a mandatory group", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", config(0, "None", "9"), "canary"), clusters: with(unreachable(member("a", "canary", ToApply, up))), breached: true},
+		{name: "Fail: not one that has succeeded", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", zero), clusters: with(unreachable(member("a", "rest", Succeeded, up))), want: "x+"},
+		{name: "Fail: it is back", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", zero), clusters: with(member("a", "rest", ToApply, up)), want: "a+"},
 		{name: "what a held cluster reports does not count", strategy: inSteps("1", config(0, "1m", "0")), clusters: with(held(member("a", "rest", Progressing, up))), want: "a=Progressing"},
 		{name: "another revision is begun anew", strategy: inSteps("1", zero), clusters: []Cluster{ofRevision("r1", member("a", "rest", Succeeded, up))}, want: "a+"},
 		{name: "in progress with the one before: first, and in its place", strategy: inSteps("1", zero), clusters: with(ofRevision("r1", member("z", "rest", Progressing, down))), want: "z+"},
@@ -122,7 +139,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, Paused: c.paused, Now: start})
+			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, UnreachablePolicy: c.policy, Paused: c.paused, Now: start})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 	"pgregory.net/rapid"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 var groupNames = []string{"canary", "east", "west"}
@@ -31,6 +33,9 @@ func drawStrategy(t *rapid.T) ocm.RolloutStrategy {
 // drawInput makes a fleet in any state, also in such that the planner itself never comes to.
 func drawInput(t *rapid.T) Input {
 	in := Input{Strategy: drawStrategy(t), Revision: "r2", Groups: groupNames, Now: start}
+	in.UnreachablePolicy = rapid.SampledFrom([]v1alpha1.UnreachablePolicy{
+		"", v1alpha1.UnreachableHold, v1alpha1.UnreachableSkip, v1alpha1.UnreachableFail,
+	}).Draw(t, "policy")
 	for i := range rapid.IntRange(0, 9).Draw(t, "clusters") {
 		c := member(fmt.Sprintf("c%d", i), rapid.SampledFrom(append([]string{""}, groupNames...)).Draw(t, "group"),
 			rapid.SampledFrom([]Phase{ToApply, ToApply, Progressing, Soaking, Succeeded, Failed, TimedOut}).Draw(t, "phase"), up)
@@ -47,6 +52,7 @@ func disturb(t *rapid.T, in *Input) {
 	in.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
 	for i := range in.Clusters {
 		in.Clusters[i].Held = rapid.IntRange(0, 5).Draw(t, "held") == 0
+		in.Clusters[i].Unreachable = in.Clusters[i].Held && rapid.Bool().Draw(t, "unreachable")
 		in.Clusters[i].Observed = rapid.SampledFrom([]Observed{up, up, down, bad}).Draw(t, "observed")
 	}
 }
@@ -106,11 +112,15 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 		phase := c.Record.Phase
 		ours := c.Record.Revision == in.Revision
 		size[c.Group]++
-		if ours && (phase == Failed || phase == TimedOut) {
+		lost := c.Unreachable && in.UnreachablePolicy == v1alpha1.UnreachableFail
+		if ours && (phase == Failed || phase == TimedOut) || lost && (!ours || phase != Succeeded) {
 			failed[c.Group]++
 		}
+		passed := lost || c.Unreachable && in.UnreachablePolicy == v1alpha1.UnreachableSkip
 		if c.Name == change.Cluster {
 			begun = c
+		} else if passed && !isMandatory(mandatoryOf(in.Strategy), c.Group) || lost {
+			continue
 		} else if phase == Progressing || ours && phase == Soaking {
 			busy++
 		}
@@ -118,7 +128,7 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 	if in.Paused || begun.Held || begun.Record.Revision == in.Revision {
 		t.Fatalf("%s is begun: paused %t, %+v", change.Cluster, in.Paused, begun)
 	}
-	var mandatory []ocm.MandatoryDecisionGroup
+	mandatory := mandatoryOf(in.Strategy)
 	switch {
 	case in.Strategy.Progressive != nil:
 		s := in.Strategy.Progressive
@@ -148,6 +158,16 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 			t.Fatalf("%s is begun before %s of mandatory group %s has succeeded", change.Cluster, c.Name, c.Group)
 		}
 	}
+}
+
+func mandatoryOf(s ocm.RolloutStrategy) []ocm.MandatoryDecisionGroup {
+	switch {
+	case s.Progressive != nil:
+		return s.Progressive.MandatoryDecisionGroups.MandatoryDecisionGroups
+	case s.ProgressivePerGroup != nil:
+		return s.ProgressivePerGroup.MandatoryDecisionGroups.MandatoryDecisionGroups
+	}
+	return nil
 }
 
 func isMandatory(mandatory []ocm.MandatoryDecisionGroup, group string) bool {
@@ -188,7 +208,7 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 		}
 		in.Paused = false
 		for i := range in.Clusters {
-			in.Clusters[i].Held, in.Clusters[i].Observed = false, up
+			in.Clusters[i].Held, in.Clusters[i].Unreachable, in.Clusters[i].Observed = false, false, up
 		}
 		for range 6*len(in.Clusters) + 1 {
 			p := decide(t, in)
@@ -207,6 +227,42 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 			in.Now = in.Now.Add(p.RecheckAfter)
 		}
 		t.Fatalf("it has no end: %+v", in)
+	})
+}
+
+// TestSkippedClustersKeepNoOthersWaiting plays fleets some of whose clusters are never reached.
+func TestSkippedClustersKeepNoOthersWaiting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		in.UnreachablePolicy = v1alpha1.UnreachableSkip
+		for i := range in.Clusters {
+			c := &in.Clusters[i]
+			c.Observed = up
+			c.Unreachable = !isMandatory(mandatoryOf(in.Strategy), c.Group) && rapid.Bool().Draw(t, "unreachable")
+			if c.Held = c.Unreachable; c.Held && (c.Record.Phase == Failed || c.Record.Phase == TimedOut) {
+				c.Record.Phase = Progressing // A failure, which may stop a rollout, is not what is skipped.
+			}
+		}
+		for range 6*len(in.Clusters) + 1 {
+			p := decide(t, in)
+			for _, change := range p.Changes {
+				write(&in, change)
+			}
+			for i := range in.Clusters {
+				in.Clusters[i].Observed = up
+			}
+			in.Now = in.Now.Add(p.RecheckAfter)
+		}
+		for _, c := range in.Clusters {
+			if !c.Unreachable && (c.Record.Revision != in.Revision || c.Record.Phase != Succeeded) {
+				t.Fatalf("%s waits: %+v", c.Name, c.Record)
+			}
+		}
+		if skipped := slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+			return c.Unreachable && (c.Record.Revision != in.Revision || c.Record.Phase != Succeeded)
+		}); skipped == decide(t, in).Done {
+			t.Fatalf("skipped %t, done %t", skipped, !skipped)
+		}
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // rules are a RolloutStrategy as the planner uses it.
@@ -52,6 +54,18 @@ func (w wave) maxFailures(rules rules, clusters []Cluster) int {
 	// What may fail is rounded down: 10% of 5 clusters is none.
 	n, _ := amount(rules.failures, total, false)
 	return n
+}
+
+// policyFor is what holds for c. No wave follows a mandatory group that has not proven the template, so there Skip is Hold.
+func policyFor(c Cluster, policy v1alpha1.UnreachablePolicy, waves []wave) v1alpha1.UnreachablePolicy {
+	mandatory := slices.ContainsFunc(waves, func(w wave) bool { return w.mandatory && w.has(c) })
+	switch {
+	case !c.Unreachable:
+		return ""
+	case policy == v1alpha1.UnreachableFail, policy == v1alpha1.UnreachableSkip && !mandatory:
+		return policy
+	}
+	return v1alpha1.UnreachableHold
 }
 
 // newRules reads a strategy for a fleet of so many clusters.
