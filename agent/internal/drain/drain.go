@@ -1,3 +1,10 @@
+// Package drain empties Nodes. It evicts through the eviction API, which keeps PodDisruptionBudgets, and leaves
+// the pods of DaemonSets and the mirrors of static pods where they are; what counts as such is decided by
+// kubectl's drain library.
+//
+// A drain takes no worker: each Round evicts what can be evicted now and says what is left. The caller looks
+// again a while later, until nothing is left or until its time is over; policy.go judges both. Nothing is
+// remembered between two rounds.
 package drain
 
 import (
@@ -21,7 +28,6 @@ import (
 	"k8s.io/kubectl/pkg/drain"
 	"k8s.io/utils/clock"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 )
 
@@ -72,16 +78,16 @@ func (d *Drainer) triedOn(node string) sets.Set[types.UID] {
 func (d *Drainer) since(t time.Time) time.Duration { return d.clock.Since(t) - d.ledger.FrozenSince(t) }
 
 // Round evicts what can be evicted from node now, and returns what is left. The error of a freeze ends it.
-func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, error) {
+func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	helper := d.helper(ctx)
 	list, errs := helper.GetPodsForDeletion(node.Name)
 	if len(errs) > 0 {
-		return policy.Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
+		return Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
 	}
-	evict, leaving := policy.Split(list.Pods(), !ready(node), d.since)
-	var round policy.Round
+	evict, leaving := Split(list.Pods(), !ready(node), d.since)
+	var round Round
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
 	}
@@ -96,7 +102,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (policy.Round, e
 			// What the round came to is known all the same.
 			klog.FromContext(ctx).Info("Not naming the disruption budgets that hold pods", "Node", klog.KObj(node), "error", err)
 		}
-		round.Misconfigured = policy.Misconfigured(refused, budgets)
+		round.Misconfigured = Misconfigured(refused, budgets)
 	}
 	return round, nil
 }
@@ -134,12 +140,12 @@ func untriedFirst(pods []corev1.Pod, tried sets.Set[types.UID]) []corev1.Pod {
 }
 
 // evictAll evicts pods one by one, enters them into round and into tried, and returns those that a budget held back.
-func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, tried sets.Set[types.UID], round *policy.Round) ([]corev1.Pod, error) {
+func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, tried sets.Set[types.UID], round *Round) ([]corev1.Pod, error) {
 	var refused []corev1.Pod
 	evicted := 0
 	later := func(pod *corev1.Pod) {
 		round.More = round.More || evicted >= maxEvictions || !tried.Has(pod.UID)
-		round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
+		round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: "its turn has not come yet"})
 	}
 	for i := range pods {
 		pod := &pods[i]
@@ -164,7 +170,7 @@ func evictAll(ctx context.Context, helper *drain.Helper, pods []corev1.Pod, trie
 			evicted++
 			round.Leaving = append(round.Leaving, nameOf(pod))
 		default:
-			round.Refused = append(round.Refused, policy.Refusal{Pod: nameOf(pod), Why: why(err)})
+			round.Refused = append(round.Refused, Refusal{Pod: nameOf(pod), Why: why(err)})
 			refused = append(refused, *pod)
 		}
 	}

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
 )
 
 func TestARoundBeginsWithAnyPodAndComesToAll(t *testing.T) {
@@ -62,7 +60,7 @@ func TestARoundThatEndsEarlyHasMoreToDo(t *testing.T) {
 	}
 	tried := sets.New[types.UID]()
 	d := New(clientset, nil, nil)
-	round := func(hangs string) (round policy.Round) {
+	round := func(hangs string) (round Round) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		end, slow = cancel, hangs

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
@@ -140,7 +140,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
 	}
 	if live == nil || !live.DeletionTimestamp.IsZero() || live.Generation != s.Machine.Generation {
 		// The event that brings the cache up to date wakes this machine.
-		s.drain = &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed meanwhile"}
+		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the machine has changed meanwhile"}
 		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
 		return nil
 	}
@@ -153,7 +153,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, s *scope) error {
 		return err
 	}
 	if found == nil {
-		s.drain = &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the node is gone, or no longer the machine's"}
+		s.drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "the node is gone, or no longer the machine's"}
 		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
 		return nil
 	}
@@ -170,13 +170,13 @@ func (c *Controller) drainRound(ctx context.Context, s *scope) error {
 	case errors.As(err, &frozen):
 		return err
 	case err != nil:
-		s.drain = &policy.Report{
+		s.drain = &drain.Report{
 			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining,
 			Message: "the pods of the node cannot be listed; the agent tries again, and its log says why",
 		}
 		return err
 	}
-	report := policy.Evaluate(round, s.Elapsed.Drain, s.Limits.Drain)
+	report := drain.Evaluate(round, s.Elapsed.Drain, s.Limits.Drain)
 	s.drain = &report
 	if !report.Over {
 		s.recheckAfter = sooner(s.recheckAfter, report.Recheck)

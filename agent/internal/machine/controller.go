@@ -19,7 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
@@ -107,7 +107,7 @@ type ThawLimiter interface {
 // Drainer drains Nodes.
 type Drainer interface {
 	// Round evicts what can be evicted from a Node now, and returns what is left.
-	Round(ctx context.Context, node *corev1.Node) (policy.Round, error)
+	Round(ctx context.Context, node *corev1.Node) (drain.Round, error)
 	// Forget forgets a Node that is drained no more.
 	Forget(node string)
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
@@ -147,8 +147,8 @@ func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error)
 }
 
 // awaitingHooks says what a deletion waits for; drained is what came of the drain before, nil if there was none yet.
-func awaitingHooks(drained *policy.Report, hooks []string) *policy.Report {
-	report := &policy.Report{
+func awaitingHooks(drained *drain.Report, hooks []string) *drain.Report {
+	report := &drain.Report{
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingHook,
 		Message: "held until these annotations are removed: " + strings.Join(hooks, ", "),
 	}

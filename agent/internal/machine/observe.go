@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -36,7 +36,7 @@ type scope struct {
 	// problem is a passing trouble, for the status.
 	problem string
 	// drain is what came of a round of the drain; nil if there was none.
-	drain *policy.Report
+	drain *drain.Report
 	// updating: the driver has just updated the instance. updateProblem is why it could not.
 	updating      bool
 	updateProblem string

@@ -3,7 +3,7 @@ package machine
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -33,6 +33,6 @@ func (c *Controller) limitUpdate(s *scope) {
 	}
 }
 
-func limitedReport() *policy.Report {
-	return &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonThawLimited, Message: limitedMessage}
+func limitedReport() *drain.Report {
+	return &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonThawLimited, Message: limitedMessage}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -22,7 +22,7 @@ type Input struct {
 	// Problem is a passing trouble with the instance, for people; empty if there is none.
 	Problem string
 	// Drain is what came of the drain; nil if nothing was drained at this look.
-	Drain *policy.Report
+	Drain *drain.Report
 	// DrainSince is when the drain of a Machine that is being deleted began.
 	DrainSince time.Time
 	// Updating: the driver has just been told to update the instance. UpdateProblem is why it could not.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/drain/policy"
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -17,7 +17,7 @@ func outdated(in *Input) { in.Instance.UpToDate = false }
 
 func draining(in *Input) {
 	outdated(in)
-	in.Drain = &policy.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "waiting"}
+	in.Drain = &drain.Report{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: "waiting"}
 }
 
 // after is a Machine that was Ready before the looks at it.
@@ -111,7 +111,7 @@ func TestDrainedComesAndGoes(t *testing.T) {
 	}
 	machine.Status = Compute(input(machine, func(in *Input) {
 		outdated(in)
-		in.Updating, in.Drain = true, &policy.Report{Over: true, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDrained}
+		in.Updating, in.Drain = true, &drain.Report{Over: true, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDrained}
 	}))
 	if got := shown(machine.Status, v1alpha1.MachineDrainedCondition); got != "True/Drained" {
 		t.Errorf("drained: %s", got)
@@ -132,7 +132,7 @@ func TestUrgentNewsOfDrainsAndUpdates(t *testing.T) {
 	drained := func(reason string) func(*Input) {
 		return func(in *Input) {
 			in.Machine.DeletionTimestamp = &deleted
-			in.Drain = &policy.Report{Status: metav1.ConditionFalse, Reason: reason, Message: reason}
+			in.Drain = &drain.Report{Status: metav1.ConditionFalse, Reason: reason, Message: reason}
 		}
 	}
 	tests := map[string]struct {
