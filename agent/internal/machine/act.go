@@ -17,42 +17,41 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // step carries one action out and puts what came of it into s.
-func (c *Controller) step(ctx context.Context, s *scope, action plan.Action) error {
+func (c *Controller) step(ctx context.Context, s *scope, action Action) error {
 	switch action {
-	case plan.AddFinalizer:
+	case AddFinalizer:
 		return c.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) {
 			controllerutil.AddFinalizer(machine, v1alpha1.MachineFinalizer)
 		})
-	case plan.CreateInstance:
+	case CreateInstance:
 		return c.create(ctx, s)
-	case plan.UpdateInstance:
+	case UpdateInstance:
 		return c.update(ctx, s)
-	case plan.CordonNode:
+	case CordonNode:
 		err := node.Cordon(ctx, c.Target, s.Node, node.ForUpdate)
 		s.Update.Cordoned = err == nil
 		c.nodes.Observed(s.Node)
 		return err
-	case plan.DrainNode:
+	case DrainNode:
 		return c.drainForUpdate(ctx, s)
-	case plan.UncordonNode:
+	case UncordonNode:
 		err := node.Uncordon(ctx, c.Target, s.Node)
 		s.Update.Cordoned = err != nil
 		c.nodes.Observed(s.Node)
 		return err
-	case plan.RemoveInstance:
+	case RemoveInstance:
 		return c.removeEnded(ctx, s)
-	case plan.SyncNode:
+	case SyncNode:
 		version, err := node.Sync(ctx, c.Target, s.Node, s.desired, s.changes)
 		c.nodeWrites.record(s.Node.UID, version)
 		return err
-	case plan.SetProviderID:
+	case SetProviderID:
 		return c.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) { machine.Spec.ProviderID = &s.ProviderID })
 	}
 	return fmt.Errorf("unknown action %q", action)
@@ -69,7 +68,7 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 	if s.Machine.Spec.ProviderID == nil {
 		c.ThawLimiter.Created(s.Machine.UID)
 	}
-	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && plan.Lost(s.Observation) {
+	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && Lost(s.Observation) {
 		c.Metrics.repaired("lost")
 		c.events.repaired(s.Machine, "its instance was gone")
 	}
@@ -95,7 +94,7 @@ func (c *Controller) refuseSecondProvider(ctx context.Context, s *scope) error {
 }
 
 func (c *Controller) update(ctx context.Context, s *scope) error {
-	drained := plan.Joined(s.Observation)
+	drained := Joined(s.Observation)
 	instance, err := s.driver.Update(ctx, s.request())
 	var unsupported *driver.InPlaceUnsupportedError
 	if errors.As(err, &unsupported) {
@@ -119,7 +118,7 @@ func (c *Controller) giveBack(ctx context.Context, s *scope) error {
 	if !s.Update.Cordoned {
 		return nil
 	}
-	return c.step(ctx, s, plan.UncordonNode)
+	return c.step(ctx, s, UncordonNode)
 }
 
 // updateProblem says why an update has failed; a freeze, an invalid configuration, or the refresh of what a new

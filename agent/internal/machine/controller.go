@@ -21,8 +21,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -200,7 +198,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 	}
 	s, observeErr := c.observe(ctx, machine)
 	c.endTurn(s)
-	actErr := c.act(ctx, s, plan.Decide(s.Observation))
+	actErr := c.act(ctx, s, Decide(s.Observation))
 	c.report(s, actErr)
 	next := reconciler.Next{}.NoLaterThan(s.recheckAfter)
 	if s.Frozen {
@@ -220,7 +218,7 @@ func (c *Controller) report(s *scope, actErr error) {
 	var frozen *freeze.Error
 	switch {
 	case errors.As(actErr, &invalid):
-		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
+		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
 	case errors.As(actErr, &frozen):
 		s.Frozen = true
 	case apierrors.IsConflict(actErr): // Something has changed since it was read. It is read again soon.
@@ -232,15 +230,15 @@ func (c *Controller) report(s *scope, actErr error) {
 
 // compute puts the status into the machine, and asks to be back when its next timeout is over.
 func (c *Controller) compute(s *scope) {
-	input := status.Input{
+	input := Input{
 		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
 		UpdateProblem: s.updateProblem, Now: c.Clock.Now(),
 	}
 	if !s.Machine.DeletionTimestamp.IsZero() {
 		input.DrainSince = c.drainBegun(s.Machine)
 	}
-	computed := status.Compute(input)
-	if deadline := status.Deadline(computed, input); deadline > 0 {
+	computed := Compute(input)
+	if deadline := Deadline(computed, input); deadline > 0 {
 		s.recheckAfter = sooner(s.recheckAfter, deadline)
 	}
 	s.Machine.Status = computed
@@ -285,7 +283,7 @@ func (c *Controller) outcome(ctx context.Context, machine *v1alpha1.Machine, sto
 func (c *Controller) frozen() bool { return c.Freeze.Check() != nil }
 
 // act carries actions out, up to the first that fails, or that takes its time.
-func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) error {
+func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error {
 	for _, action := range actions {
 		err := c.ordered(ctx, action)
 		if err == nil {
@@ -294,7 +292,7 @@ func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) e
 		if err != nil {
 			return fmt.Errorf("%s: %w", stepNames[action], err)
 		}
-		if action == plan.DrainNode && !s.drain.Over {
+		if action == DrainNode && !s.drain.Over {
 			return nil
 		}
 	}
@@ -303,9 +301,9 @@ func (c *Controller) act(ctx context.Context, s *scope, actions []plan.Action) e
 
 // ordered asks the hub before something comes or goes for it. A hub that was restored a moment ago has told the cache
 // what held long ago, and does not count as that which gives this agent its orders.
-func (c *Controller) ordered(ctx context.Context, action plan.Action) error {
+func (c *Controller) ordered(ctx context.Context, action Action) error {
 	switch action {
-	case plan.CreateInstance, plan.UpdateInstance, plan.RemoveInstance, plan.CordonNode:
+	case CreateInstance, UpdateInstance, RemoveInstance, CordonNode:
 		if err := c.orders.do(ctx, c.Refresh); err != nil {
 			return fmt.Errorf("asking the hub whether it is the one that gives orders: %w", err)
 		}
@@ -315,16 +313,16 @@ func (c *Controller) ordered(ctx context.Context, action plan.Action) error {
 	}
 }
 
-var stepNames = map[plan.Action]string{
-	plan.AddFinalizer:   "adding the finalizer",
-	plan.CreateInstance: "creating the instance",
-	plan.UpdateInstance: "updating the instance",
-	plan.RemoveInstance: "removing the instance that has ended",
-	plan.CordonNode:     "cordoning the node",
-	plan.DrainNode:      "draining the node",
-	plan.UncordonNode:   "uncordoning the node",
-	plan.SyncNode:       "bringing the node in line",
-	plan.SetProviderID:  "setting spec.providerID",
+var stepNames = map[Action]string{
+	AddFinalizer:   "adding the finalizer",
+	CreateInstance: "creating the instance",
+	UpdateInstance: "updating the instance",
+	RemoveInstance: "removing the instance that has ended",
+	CordonNode:     "cordoning the node",
+	DrainNode:      "draining the node",
+	UncordonNode:   "uncordoning the node",
+	SyncNode:       "bringing the node in line",
+	SetProviderID:  "setting spec.providerID",
 }
 
 func nodeOf(machine *v1alpha1.Machine) *corev1.Node {

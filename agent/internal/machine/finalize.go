@@ -16,7 +16,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -126,24 +125,24 @@ func (c *Controller) prepareRemoval(ctx context.Context, s *scope) (bool, error)
 	if err := c.observeLimits(ctx, s); err != nil {
 		return false, err
 	}
-	step, hooks := plan.BeforeDrain(plan.Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
+	step, hooks := BeforeDrain(Removal{Machine: s.Machine, Ending: s.ending, SkipDrain: s.Limits.SkipDrain})
 	// An instance that is already gone or ending is not counted against the limit.
-	if step != plan.AwaitHooks && !s.ending && c.limited(s) {
+	if step != AwaitHooks && !s.ending && c.limited(s) {
 		s.drain = limitedReport()
 		return false, nil
 	}
-	if step == plan.Drain {
+	if step == Drain {
 		over, err := c.drainForDeletion(ctx, s)
 		if err != nil || !over {
 			return false, err
 		}
-		step, hooks = plan.AfterDrain(s.Machine)
+		step, hooks = AfterDrain(s.Machine)
 	}
-	if step == plan.AwaitHooks {
+	if step == AwaitHooks {
 		s.drain = awaitingHooks(s.drain, hooks)
 	}
 	// Removing a hook comes with an event.
-	return step == plan.Remove, nil
+	return step == Remove, nil
 }
 
 // awaitingHooks says what a deletion waits for; drained is what came of the drain before, nil if there was none yet.
@@ -169,7 +168,7 @@ func (c *Controller) observeLimits(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	s.Limits = plan.LimitsOf(s.Machine, class)
+	s.Limits = LimitsOf(s.Machine, class)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -295,7 +294,7 @@ func TestTheDriverIsToldTheCreationTimeout(t *testing.T) {
 	b.reconcile(b.create("timeout-machine", patient, func(m *v1alpha1.Machine) {
 		m.Spec.Timeouts = &v1alpha1.MachineTimeouts{Creation: &metav1.Duration{Duration: time.Minute}}
 	}))
-	b.Expect(heard.timeouts).To(Equal([]time.Duration{plan.DefaultCreationTimeout, time.Hour, time.Minute}))
+	b.Expect(heard.timeouts).To(Equal([]time.Duration{DefaultCreationTimeout, time.Hour, time.Minute}))
 }
 
 func TestDriverErrorsThatPass(t *testing.T) {

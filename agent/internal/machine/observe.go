@@ -14,7 +14,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -22,7 +21,7 @@ import (
 
 // scope is what one reconcile knows.
 type scope struct {
-	plan.Observation
+	Observation
 	provider string
 	driver   driver.Driver
 	class    *driver.Class
@@ -53,7 +52,7 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	var resolveErr error
-	s.Limits = plan.LimitsOf(machine, nil)
+	s.Limits = LimitsOf(machine, nil)
 	s.Elapsed = c.elapsed(machine)
 	if s.Terminal = c.validate(machine); s.Terminal == nil {
 		resolveErr = c.resolve(ctx, s)
@@ -63,15 +62,15 @@ func (c *Controller) observe(ctx context.Context, machine *v1alpha1.Machine) (*s
 		instanceErr = c.observeInstance(ctx, s)
 	}
 	if s.Terminal == nil {
-		s.Terminal = plan.PresetProviderID(s.Observation)
+		s.Terminal = PresetProviderID(s.Observation)
 	}
 	nodeErr := c.observeNode(ctx, s)
 	return s, errors.Join(resolveErr, instanceErr, nodeErr, c.observeUpdate(ctx, s))
 }
 
 // elapsed tells how much of its times a Machine has used up.
-func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
-	var elapsed plan.Elapsed
+func (c *Controller) elapsed(machine *v1alpha1.Machine) Elapsed {
+	var elapsed Elapsed
 	elapsed.Creation = c.since(machine.CreationTimestamp.Time)
 	switch valid := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineConfigurationValidCondition); {
 	case valid == nil:
@@ -87,7 +86,7 @@ func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
 		// The hub's clock has written the one time and the agent's the other: an agent whose clock is ahead must not give a
 		// drain up before its time.
 		elapsed.Drain = min(c.since(machine.DeletionTimestamp.Time), c.since(c.drainBegun(machine)))
-	} else if begun := plan.DrainingSince(machine); !begun.IsZero() {
+	} else if begun := DrainingSince(machine); !begun.IsZero() {
 		elapsed.Drain = c.since(begun)
 	}
 	return elapsed
@@ -97,7 +96,7 @@ func (c *Controller) elapsed(machine *v1alpha1.Machine) plan.Elapsed {
 // this process remembers, or as the one before has written in the status.
 func (c *Controller) drainBegun(machine *v1alpha1.Machine) time.Time {
 	begun := c.Clock.Now().Truncate(time.Second) // As precisely as the hub's times, which are compared with it.
-	if since := plan.DeletionDrainSince(machine); !since.IsZero() {
+	if since := DeletionDrainSince(machine); !since.IsZero() {
 		begun = since
 	}
 	first, _ := c.drains.LoadOrStore(machine.UID, begun)
@@ -113,10 +112,10 @@ func (c *Controller) since(t time.Time) time.Duration {
 // observeUpdate finds out, before anything is drained, whether an instance that is out of date may be updated now.
 func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 	s.Update.Cordoned = s.Node != nil && s.Node.Annotations[v1alpha1.NodeCordonedAnnotation] == node.ForUpdate
-	if s.Terminal == nil && plan.BringsKubelet(s.Observation) {
-		s.Terminal = plan.Skewed(s.Machine, c.ServerVersion())
+	if s.Terminal == nil && BringsKubelet(s.Observation) {
+		s.Terminal = Skewed(s.Machine, c.ServerVersion())
 	}
-	if !plan.OutOfDate(s.Observation) || !plan.Joined(s.Observation) {
+	if !OutOfDate(s.Observation) || !Joined(s.Observation) {
 		return nil
 	}
 	err := s.driver.CheckUpdate(ctx, s.request())
@@ -127,7 +126,7 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 		s.Update.Unsupported = unsupported.Error()
 		return nil
 	case errors.As(err, &invalid):
-		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
+		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
 		return nil
 	case err != nil:
 		s.Update.Waiting = err.Error()
@@ -139,15 +138,15 @@ func (c *Controller) observeUpdate(ctx context.Context, s *scope) error {
 }
 
 // validate checks what the hub's API server cannot, before anything is made.
-func (c *Controller) validate(machine *v1alpha1.Machine) *plan.Terminal {
+func (c *Controller) validate(machine *v1alpha1.Machine) *Terminal {
 	if machine.Spec.ClusterName != c.ClusterName {
-		return &plan.Terminal{
+		return &Terminal{
 			Reason: v1alpha1.ErrorInvalidConfiguration, Node: true,
 			Message: fmt.Sprintf("spec.clusterName: want %q, the cluster of this namespace, got %q: create the machine in the other namespace", c.ClusterName, machine.Spec.ClusterName),
 		}
 	}
 	if err := node.Validate(machine); err != nil {
-		return &plan.Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: err.Error(), Node: true}
+		return &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: err.Error(), Node: true}
 	}
 	return nil
 }
@@ -168,13 +167,13 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 		}
 		if class == nil {
 			s.class = nil
-			s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: fmt.Sprintf(
+			s.Terminal = &Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: fmt.Sprintf(
 				"spec.providerConfig.valueRef.name: no MachineClass %q in namespace %q: create it or name another", config.ValueRef.Name, s.Machine.Namespace)}
 			return nil
 		}
 		field, provider = fmt.Sprintf("spec.provider of MachineClass %q", class.Name), class.Spec.Provider
 		remedy = "create another MachineClass with one of these, since a class keeps its provider"
-		s.Limits = plan.LimitsOf(s.Machine, class)
+		s.Limits = LimitsOf(s.Machine, class)
 		s.class = &driver.Class{Path: "spec.providerConfig", Config: class.Spec.ProviderConfig, NodeTemplate: class.Spec.NodeTemplate}
 		if class.Spec.SecretRef != nil {
 			s.class.SecretName = class.Spec.SecretRef.Name
@@ -183,7 +182,7 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 	known, ok := c.Drivers[provider]
 	if !ok {
 		s.class = nil
-		s.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
+		s.Terminal = &Terminal{Reason: v1alpha1.ErrorUnknownProvider, Message: fmt.Sprintf(
 			"%s: the agent of cluster %q has no provider %q: it has %s: %s", field, c.ClusterName, provider, c.providers(), remedy)}
 		return nil
 	}
@@ -195,12 +194,12 @@ func (c *Controller) resolve(ctx context.Context, s *scope) error {
 // so everything stays as it is. A class that cannot be decoded is no error: its repair comes with an event.
 func unresolved(s *scope, err error) error {
 	s.class = nil
-	s.Unresolved = &plan.Unresolved{Reason: v1alpha1.ReasonUnknown, Message: err.Error()}
+	s.Unresolved = &Unresolved{Reason: v1alpha1.ReasonUnknown, Message: err.Error()}
 	var left *undecodable.Error
 	if !errors.As(err, &left) {
 		return err
 	}
-	s.Unresolved = &plan.Unresolved{Reason: v1alpha1.ReasonUndecodable, Message: left.Error()}
+	s.Unresolved = &Unresolved{Reason: v1alpha1.ReasonUndecodable, Message: left.Error()}
 	return nil
 }
 
@@ -264,7 +263,7 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 
 // take puts what a driver said about the instance into s.
 func (s *scope) take(instance driver.Instance) {
-	s.Instance = &plan.Instance{State: plan.State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
+	s.Instance = &Instance{State: State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
 	s.ProviderID = instance.ProviderID
 	s.providerIDs = append(s.providerIDs, instance.ProviderID)
 	if instance.RecheckAfter > 0 {
@@ -277,7 +276,7 @@ func (c *Controller) judgeRepair(s *scope) {
 	id, now := string(s.Machine.UID), c.Clock.Now()
 	s.MayRepair = true
 	switch {
-	case s.Instance.State != plan.Failed:
+	case s.Instance.State != Failed:
 	case c.repairs.IsInBackOffSinceUpdate(id, now):
 		s.MayRepair = false
 		s.recheckAfter = sooner(s.recheckAfter, c.repairs.Get(id))

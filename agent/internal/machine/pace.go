@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -24,11 +23,11 @@ func (c *Controller) limited(s *scope) bool {
 
 // limitUpdate lets an update in place wait, begun or not.
 func (c *Controller) limitUpdate(s *scope) {
-	if s.Frozen || s.Update.Waiting != "" && !plan.Begun(s.Observation) || !c.limited(s) {
+	if s.Frozen || s.Update.Waiting != "" && !Begun(s.Observation) || !c.limited(s) {
 		return
 	}
 	s.Update.Limited = limitedMessage
-	if plan.Begun(s.Observation) {
+	if Begun(s.Observation) {
 		s.drain = limitedReport()
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -90,7 +89,7 @@ func memberOf(machine *v1alpha1.Machine, set types.UID) bool {
 // Ready with what the others wait for. One that has failed, or waits itself, holds up no other.
 func holdsUp(machine *v1alpha1.Machine) bool {
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
-	begun := plan.Begun(plan.Observation{Machine: machine})
+	begun := Begun(Observation{Machine: machine})
 	waits := updated != nil && updated.Status == metav1.ConditionFalse && !begun
 	return begun || !isReady(machine) && !waits && machine.Status.ErrorReason == ""
 }
@@ -102,7 +101,7 @@ func isReady(machine *v1alpha1.Machine) bool {
 // observeTurn lets a Machine wait whose update is not ordered for itself and whose turn it is not.
 func (c *Controller) observeTurn(ctx context.Context, s *scope) error {
 	owner := metav1.GetControllerOfNoCopy(s.Machine)
-	if owner == nil || plan.Begun(s.Observation) || plan.Ordered(s.Machine) || s.Frozen {
+	if owner == nil || Begun(s.Observation) || Ordered(s.Machine) || s.Frozen {
 		return nil
 	}
 	siblings := &v1alpha1.MachineList{}
@@ -121,7 +120,7 @@ func (c *Controller) observeTurn(ctx context.Context, s *scope) error {
 // endTurn lets the next have its turn, when a Machine is as it should be and the hub knows it.
 func (c *Controller) endTurn(s *scope) {
 	known := isReady(s.Machine) && meta.IsStatusConditionTrue(s.Machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
-	if known && plan.Settled(s.Observation) && !s.Update.Cordoned {
+	if known && Settled(s.Observation) && !s.Update.Cordoned {
 		c.wakeNext(s.Machine)
 	}
 }

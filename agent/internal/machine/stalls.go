@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/status"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -31,11 +30,11 @@ func newStalls(after time.Duration) *stalls {
 func (s *stalls) delay(machine *v1alpha1.Machine, stored v1alpha1.MachineStatus, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if equality.Semantic.DeepEqual(stored, machine.Status) || status.Urgent(stored, machine.Status) {
+	if equality.Semantic.DeepEqual(stored, machine.Status) || Urgent(stored, machine.Status) {
 		delete(s.byUID, machine.UID)
 		return 0
 	}
-	progress := status.Progress(machine.Status)
+	progress := Progress(machine.Status)
 	last, ok := s.byUID[machine.UID]
 	if !ok || last.progress != progress {
 		last = stall{progress: progress, since: now}

@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
@@ -32,7 +31,7 @@ func setUpdated(status *v1alpha1.MachineStatus, in Input) bool {
 
 // updated returns status, reason and message of Updated; no reason leaves it as it is.
 func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
-	begun := plan.Begun(in.Observation)
+	begun := Begun(in.Observation)
 	switch {
 	case !in.Machine.DeletionTimestamp.IsZero(), !in.InstanceKnown:
 		return "", "", ""
@@ -42,14 +41,14 @@ func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
 		return metav1.ConditionFalse, v1alpha1.ReasonDraining, "the node is being drained for the update"
 	case in.Updating:
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being updated"
-	case in.Instance == nil || in.Instance.State == plan.Deleting:
+	case in.Instance == nil || in.Instance.State == Deleting:
 		if !begun {
 			return "", "", ""
 		}
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, "the instance is being made anew"
 	case !in.Instance.UpToDate:
 		return outOfDate(in, begun)
-	case in.Update.Cordoned, begun && !plan.Settled(in.Observation):
+	case in.Update.Cordoned, begun && !Settled(in.Observation):
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, awaited(in)
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""
@@ -86,7 +85,7 @@ func setDrained(status *v1alpha1.MachineStatus, in Input) bool {
 		if !in.DrainSince.IsZero() && in.Drain.Status == metav1.ConditionFalse {
 			since = in.DrainSince
 		}
-		if plan.DrainsAnew(in.Machine) {
+		if DrainsAnew(in.Machine) {
 			// Its deadline does not count from the beginning of an earlier drain.
 			meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MachineDrainedCondition)
 		}

@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -29,7 +28,7 @@ func with(in *Input, conditionType string) {
 		corev1.NodeCondition{Type: corev1.NodeConditionType(conditionType), Status: corev1.ConditionTrue, Message: "says a detector"})
 }
 
-func unready(in *Input) { in.Node = node(corev1.ConditionFalse) }
+func unready(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) }
 
 func TestHealthy(t *testing.T) {
 	deleted := metav1.NewTime(now)
@@ -42,7 +41,7 @@ func TestHealthy(t *testing.T) {
 		"should be Unknown while the node cannot be read":  {fresh(), func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Unknown/Unknown"},
 		"should be True when the node is Ready":            {fresh(), func(*Input) {}, "True/Healthy"},
 		"should be False when it is not Ready any more":    {readyMachine(), unready, "False/NodeNotReady"},
-		"should be False when the kubelet is silent":       {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, "False/NodeStatusUnknown"},
+		"should be False when the kubelet is silent":       {readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }, "False/NodeStatusUnknown"},
 		"should be False when the node is gone":            {readyMachine(), func(in *Input) { in.Node = nil }, "False/NodeNotFound"},
 		"should stay when the node cannot be seen":         {readyMachine(), func(in *Input) { in.Node, in.NodeKnown = nil, false }, "True/Healthy"},
 		"should stay while the machine is being deleted":   {readyMachine(), func(in *Input) { in.Machine.DeletionTimestamp = &deleted; unready(in) }, "True/Healthy"},
@@ -74,7 +73,7 @@ func TestReadyFollowsHealth(t *testing.T) {
 	if got := shown(Compute(input(readyMachine(), deadlocked)), v1alpha1.ReadyCondition); got != "False/UnhealthyNodeCondition" {
 		t.Errorf("with a listed condition Ready is %s", got)
 	}
-	silent := Compute(input(readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }))
+	silent := Compute(input(readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }))
 	if got := shown(silent, v1alpha1.ReadyCondition); got != "Unknown/NodeStatusUnknown" {
 		t.Errorf("with a silent node Ready is %s", got)
 	}
@@ -91,15 +90,15 @@ func unhealthySince() *v1alpha1.Machine {
 func failed(machine *v1alpha1.Machine) *v1alpha1.Machine {
 	machine.Status = Compute(input(machine, func(in *Input) {
 		unready(in)
-		in.Elapsed = plan.Elapsed{Creation: time.Hour, Unhealthy: time.Hour}
+		in.Elapsed = Elapsed{Creation: time.Hour, Unhealthy: time.Hour}
 	}))
 	return machine
 }
 
 func TestTimeouts(t *testing.T) {
-	late := func(in *Input) { in.Elapsed = plan.Elapsed{Creation: 20 * time.Minute, Unhealthy: 10 * time.Minute} }
+	late := func(in *Input) { in.Elapsed = Elapsed{Creation: 20 * time.Minute, Unhealthy: 10 * time.Minute} }
 	soon := func(in *Input) {
-		in.Elapsed = plan.Elapsed{Creation: 20*time.Minute - time.Second, Unhealthy: 10*time.Minute - time.Second}
+		in.Elapsed = Elapsed{Creation: 20*time.Minute - time.Second, Unhealthy: 10*time.Minute - time.Second}
 	}
 	deleted := metav1.NewTime(now)
 	tests := map[string]struct {
@@ -134,7 +133,7 @@ func TestTimeouts(t *testing.T) {
 		},
 		"should say what is invalid rather than that it is late": {
 			fresh(), func(in *Input) {
-				in.Node, in.Instance, in.Terminal = nil, nil, &plan.Terminal{Reason: "UnknownProvider"}
+				in.Node, in.Instance, in.Terminal = nil, nil, &Terminal{Reason: "UnknownProvider"}
 				late(in)
 			}, "UnknownProvider", v1alpha1.MachineFailed,
 		},
@@ -173,7 +172,7 @@ func TestDeadlineIsExact(t *testing.T) {
 		"should be what is left of it":                 {unhealthySince(), func(in *Input) { unready(in); in.Elapsed.Unhealthy = 4 * time.Minute }, 6 * time.Minute},
 		"should be none while frozen":                  {unhealthySince(), func(in *Input) { unready(in); in.Frozen = true }, 0},
 		"should be none once it has failed":            {failed(unhealthySince()), unready, 0},
-		"should be none with an invalid configuration": {fresh(), func(in *Input) { in.Node, in.Instance, in.Terminal = nil, nil, &plan.Terminal{Reason: "R"} }, 0},
+		"should be none with an invalid configuration": {fresh(), func(in *Input) { in.Node, in.Instance, in.Terminal = nil, nil, &Terminal{Reason: "R"} }, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +195,7 @@ func TestConfigurationIsValidSinceTheCreation(t *testing.T) {
 	if !since().Equal(machine.CreationTimestamp.Time) {
 		t.Errorf("valid since %s", since())
 	}
-	machine.Status = Compute(input(machine, func(in *Input) { in.Terminal = &plan.Terminal{Reason: "R"} }))
+	machine.Status = Compute(input(machine, func(in *Input) { in.Terminal = &Terminal{Reason: "R"} }))
 	machine.Status = Compute(input(machine, func(in *Input) { in.Now = now.Add(time.Minute) }))
 	if !since().Equal(now.Add(time.Minute)) {
 		t.Errorf("put right, valid since %s", since())
@@ -217,7 +216,7 @@ func TestNoMachineFailsBeforeItsTime(t *testing.T) {
 				in.Now = clock
 				in.Frozen = rapid.Bool().Draw(t, "frozen")
 				in.NodeKnown = rapid.Bool().Draw(t, "seen")
-				in.Node = node(rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}).Draw(t, "ready"))
+				in.Node = nodeThat(rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}).Draw(t, "ready"))
 				if !in.NodeKnown {
 					in.Node = nil
 				}

@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
@@ -69,9 +68,9 @@ func isTimeout(reason string) bool {
 // timeout returns the timeout that the Machine has run into, nil if there is none. One that it ran into before
 // stays until the Node is well, or until the user changes the Machine: an agent that starts anew, or freezes,
 // forgives nothing. A Machine that recovers before it is replaced loses its error.
-func timeout(status v1alpha1.MachineStatus, in Input) *plan.Terminal {
+func timeout(status v1alpha1.MachineStatus, in Input) *Terminal {
 	before := in.Machine.Status
-	kept := &plan.Terminal{Reason: before.ErrorReason, Message: before.ErrorMessage}
+	kept := &Terminal{Reason: before.ErrorReason, Message: before.ErrorMessage}
 	counted, limit := counting(status, in)
 	switch {
 	case (!in.Machine.DeletionTimestamp.IsZero() || in.Unresolved != nil) && isTimeout(before.ErrorReason):
@@ -89,7 +88,7 @@ func timeout(status v1alpha1.MachineStatus, in Input) *plan.Terminal {
 	if counted == v1alpha1.ErrorCreationTimeout {
 		message = fmt.Sprintf("the node was not Ready within %s of the machine's creation: %s", limit.timeout, holdUp(status))
 	}
-	return &plan.Terminal{Reason: counted, Message: message}
+	return &Terminal{Reason: counted, Message: message}
 }
 
 // holdUp says what keeps a new Machine from being Ready.

@@ -1,6 +1,6 @@
 // Package status computes what an agent reports about a Machine, and when it is worth a write to the hub. It is
 // pure: the time comes from the caller.
-package status
+package machine
 
 import (
 	"slices"
@@ -11,14 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
 // Input is what a status is computed from.
 type Input struct {
-	plan.Observation
+	Observation
 	// Problem is a passing trouble with the instance, for people; empty if there is none.
 	Problem string
 	// Drain is what came of the drain; nil if nothing was drained at this look.
@@ -75,7 +74,7 @@ func setError(status *v1alpha1.MachineStatus, in Input) {
 		found = timeout(*status, in)
 	}
 	if found == nil {
-		found = &plan.Terminal{}
+		found = &Terminal{}
 	}
 	message := conditions.Shorten(found.Message, conditions.MaxMessage)
 	status.ErrorReason, status.ErrorMessage, status.FailureMessage = conditions.Shorten(found.Reason, maxText), message, message
@@ -109,10 +108,10 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 		condition.Reason, condition.Message = v1alpha1.ReasonNodeNameConflict, sentence(in.NodeConflict, in.Problem)
 	case in.Instance == nil:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodMissing, sentence(missing(in), in.Problem)
-	case in.Instance.State == plan.Running:
+	case in.Instance.State == Running:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodRunning
 		condition.Message = sentence(in.Instance.Message, in.Problem)
-	case in.Instance.State == plan.Failing, in.Instance.State == plan.Failed:
+	case in.Instance.State == Failing, in.Instance.State == Failed:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodFailed, sentence(in.Instance.Message, in.Problem)
 	default:
 		condition.Reason, condition.Message = v1alpha1.ReasonPodPending, sentence(in.Instance.Message, in.Problem)

@@ -1,5 +1,5 @@
 // Package plan decides what an agent does next for a Machine. It is pure: it reads no client and no clock.
-package plan
+package machine
 
 import (
 	"fmt"
@@ -118,7 +118,7 @@ func Decide(o Observation) []Action {
 		}
 		actions = append(actions, step)
 	}
-	actions = append(actions, node(o)...)
+	actions = append(actions, nodeActions(o)...)
 	if OutOfDate(o) {
 		actions = append(actions, update(o)...)
 	}
@@ -133,7 +133,7 @@ func OutOfDate(o Observation) bool {
 
 // node returns what there is to do to the Node. Without the driver's answer it is not proven that the Node is the
 // Machine's.
-func node(o Observation) []Action {
+func nodeActions(o Observation) []Action {
 	if o.Node == nil || !o.InstanceKnown {
 		return nil
 	}

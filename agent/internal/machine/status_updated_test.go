@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -59,8 +58,8 @@ func TestUpdated(t *testing.T) {
 		"should be through without a drain":          {after(updating), func(*Input) {}, "True/UpToDate", v1alpha1.MachineRunning},
 		"should say that it cannot be done in place": {after(), func(in *Input) { outdated(in); in.Update.Unsupported = "no way" }, "False/InPlaceUnsupported", v1alpha1.MachineRunning},
 		"should say that it has failed":              {after(draining), func(in *Input) { outdated(in); in.UpdateProblem = "no" }, "False/UpdateFailed", v1alpha1.MachineUpdating},
-		"should say what is invalid":                 {after(), func(in *Input) { outdated(in); in.Terminal = &plan.Terminal{Reason: "R"} }, "False/AwaitingUpdate", v1alpha1.MachineRunning},
-		"should say what turned invalid":             {after(draining), func(in *Input) { outdated(in); in.Terminal = &plan.Terminal{Reason: "R"} }, "False/UpdateFailed", v1alpha1.MachineUpdating},
+		"should say what is invalid":                 {after(), func(in *Input) { outdated(in); in.Terminal = &Terminal{Reason: "R"} }, "False/AwaitingUpdate", v1alpha1.MachineRunning},
+		"should say what turned invalid":             {after(draining), func(in *Input) { outdated(in); in.Terminal = &Terminal{Reason: "R"} }, "False/UpdateFailed", v1alpha1.MachineUpdating},
 		"should stay when it is deleted meanwhile": {
 			after(draining), func(in *Input) { outdated(in); in.Machine.DeletionTimestamp = &deleted }, "False/Draining", v1alpha1.MachineTerminating,
 		},
@@ -82,11 +81,11 @@ func TestUpdatedRemembersTheGeneration(t *testing.T) {
 	}
 	machine := after()
 	machine.Generation = 2
-	if !plan.Ordered(machine) {
+	if !Ordered(machine) {
 		t.Error("a change of the machine itself does not count as ordered")
 	}
 	machine.Status = Compute(input(machine, func(in *Input) { outdated(in); in.Frozen = true }))
-	if generation(machine) != 1 || !plan.Ordered(machine) {
+	if generation(machine) != 1 || !Ordered(machine) {
 		t.Error("the order is forgotten while the agent is frozen")
 	}
 	machine.Status = Compute(input(machine, draining))
@@ -94,7 +93,7 @@ func TestUpdatedRemembersTheGeneration(t *testing.T) {
 		t.Error("a drain is not for the present generation")
 	}
 	waiting := after(func(in *Input) { outdated(in); in.Update.Waiting = "others" })
-	if plan.Ordered(waiting) {
+	if Ordered(waiting) {
 		t.Error("a change of the class counts as ordered")
 	}
 }
@@ -146,7 +145,7 @@ func TestUrgentNewsOfDrainsAndUpdates(t *testing.T) {
 		"should write a misconfigured budget at once only": {after(drained(v1alpha1.ReasonMisconfiguredBudget)), drained(v1alpha1.ReasonMisconfiguredBudget), false},
 		"should write a drain that timed out at once":      {after(drained(v1alpha1.ReasonDraining)), drained(v1alpha1.ReasonDrainTimedOut), true},
 		"should write the beginning of an update at once":  {unhealthySince(), func(in *Input) { unready(in); draining(in) }, true},
-		"should write that a node is unhealthy at once":    {failingPod(), func(in *Input) { in.Instance.State = plan.Failing; unready(in) }, true},
+		"should write that a node is unhealthy at once":    {failingPod(), func(in *Input) { in.Instance.State = Failing; unready(in) }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,14 +159,14 @@ func TestUrgentNewsOfDrainsAndUpdates(t *testing.T) {
 
 // failingPod is not Ready because of its pod; its Node has not noticed yet.
 func failingPod() *v1alpha1.Machine {
-	return after(func(in *Input) { in.Instance.State = plan.Failing })
+	return after(func(in *Input) { in.Instance.State = Failing })
 }
 
 // The walk goes through the table at phaseOf, one look after the other, on one machine.
 func TestPhasesOfALife(t *testing.T) {
 	deleted := metav1.NewTime(now)
 	none := func(in *Input) { in.Instance, in.Node, in.Machine.Spec.ProviderID = nil, nil, nil }
-	late := func(in *Input) { unready(in); in.Elapsed = plan.Elapsed{Creation: time.Hour, Unhealthy: time.Hour} }
+	late := func(in *Input) { unready(in); in.Elapsed = Elapsed{Creation: time.Hour, Unhealthy: time.Hour} }
 	machine := fresh()
 	for i, step := range []struct {
 		what  string
@@ -175,16 +174,16 @@ func TestPhasesOfALife(t *testing.T) {
 		phase v1alpha1.MachinePhase
 	}{
 		{"nothing is there", none, v1alpha1.MachinePending},
-		{"its configuration is invalid", func(in *Input) { none(in); in.Terminal = &plan.Terminal{Reason: "R"} }, v1alpha1.MachineFailed},
+		{"its configuration is invalid", func(in *Input) { none(in); in.Terminal = &Terminal{Reason: "R"} }, v1alpha1.MachineFailed},
 		{"it is put right", none, v1alpha1.MachinePending},
-		{"the instance is made", func(in *Input) { none(in); in.Instance = &plan.Instance{State: plan.Pending, UpToDate: true} }, v1alpha1.MachineProvisioning},
+		{"the instance is made", func(in *Input) { none(in); in.Instance = &Instance{State: Pending, UpToDate: true} }, v1alpha1.MachineProvisioning},
 		{"the node registers", unready, v1alpha1.MachineProvisioning},
 		{"the node takes too long", late, v1alpha1.MachineFailed},
 		{"the node is Ready after all", func(*Input) {}, v1alpha1.MachineRunning},
 		{"the node says that it is not Ready", unready, v1alpha1.MachineRunning},
-		{"the node is silent", func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, v1alpha1.MachineUnknown},
-		{"it is silent for too long", func(in *Input) { late(in); in.Node = node(corev1.ConditionUnknown) }, v1alpha1.MachineFailed},
-		{"it is still silent", func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, v1alpha1.MachineFailed},
+		{"the node is silent", func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }, v1alpha1.MachineUnknown},
+		{"it is silent for too long", func(in *Input) { late(in); in.Node = nodeThat(corev1.ConditionUnknown) }, v1alpha1.MachineFailed},
+		{"it is still silent", func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }, v1alpha1.MachineFailed},
 		{"it comes back", func(*Input) {}, v1alpha1.MachineRunning},
 		{"a detector complains", deadlocked, v1alpha1.MachineRunning},
 		{"a detector complains for too long", func(in *Input) { deadlocked(in); in.Elapsed.Unhealthy = time.Hour }, v1alpha1.MachineFailed},

@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
@@ -29,7 +28,7 @@ func fresh() *v1alpha1.Machine {
 	return machine
 }
 
-func node(ready corev1.ConditionStatus) *corev1.Node {
+func nodeThat(ready corev1.ConditionStatus) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "u1"}}
 	if ready != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "says the node"}}
@@ -42,10 +41,10 @@ func node(ready corev1.ConditionStatus) *corev1.Node {
 // input is a Machine that is all well, before change.
 func input(machine *v1alpha1.Machine, change func(*Input)) Input {
 	machine.Spec.ProviderID = ptr.To("id")
-	in := Input{Now: now, Observation: plan.Observation{
+	in := Input{Now: now, Observation: Observation{
 		Machine: machine, InstanceKnown: true, NodeKnown: true,
-		Instance: &plan.Instance{State: plan.Running, UpToDate: true}, Node: node(corev1.ConditionTrue),
-		Limits: plan.LimitsOf(machine, nil),
+		Instance: &Instance{State: Running, UpToDate: true}, Node: nodeThat(corev1.ConditionTrue),
+		Limits: LimitsOf(machine, nil),
 	}}
 	change(&in)
 	return in
@@ -79,15 +78,15 @@ func TestComputeOnTheWay(t *testing.T) {
 	}{
 		"nothing made yet":  {func(in *Input) { unjoined(in); in.Instance = nil }, "Pending True/Valid False/PodMissing False/NodeNotFound False/PodMissing"},
 		"frozen":            {func(in *Input) { unjoined(in); in.Instance, in.Frozen = nil, true }, "Pending True/Valid False/PodMissing False/NodeNotFound False/PodMissing"},
-		"pod pending":       {func(in *Input) { unjoined(in); in.Instance.State = plan.Pending }, "Provisioning True/Valid False/PodPending False/NodeNotFound False/PodPending"},
+		"pod pending":       {func(in *Input) { unjoined(in); in.Instance.State = Pending }, "Provisioning True/Valid False/PodPending False/NodeNotFound False/PodPending"},
 		"pod running":       {unjoined, "Provisioning True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
-		"pod crashing":      {func(in *Input) { unjoined(in); in.Instance.State = plan.Failing }, "Provisioning True/Valid False/PodFailed False/NodeNotFound False/PodFailed"},
-		"node without word": {func(in *Input) { in.Node = node("") }, "Provisioning True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
-		"node not ready":    {func(in *Input) { in.Node = node(corev1.ConditionFalse) }, "Provisioning True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady"},
+		"pod crashing":      {func(in *Input) { unjoined(in); in.Instance.State = Failing }, "Provisioning True/Valid False/PodFailed False/NodeNotFound False/PodFailed"},
+		"node without word": {func(in *Input) { in.Node = nodeThat("") }, "Provisioning True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
+		"node not ready":    {func(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) }, "Provisioning True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady"},
 		"node ready, not yet tied": {
 			func(in *Input) { in.Machine.Spec.ProviderID = nil }, "Provisioning True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady",
 		},
-		"node ready, pod not": {func(in *Input) { in.Instance.State = plan.Pending }, "Running True/Valid False/PodPending True/NodeReady False/PodPending"},
+		"node ready, pod not": {func(in *Input) { in.Instance.State = Pending }, "Running True/Valid False/PodPending True/NodeReady False/PodPending"},
 		"all well":            {func(*Input) {}, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"another's node": {
 			func(in *Input) { in.Node, in.NodeConflict = nil, "a Node exists" },
@@ -102,7 +101,7 @@ func TestComputeOnTheWay(t *testing.T) {
 		"invalid": {
 			func(in *Input) {
 				unjoined(in)
-				in.Instance, in.Terminal = nil, &plan.Terminal{Reason: "UnknownProvider", Message: "m"}
+				in.Instance, in.Terminal = nil, &Terminal{Reason: "UnknownProvider", Message: "m"}
 			},
 			"Failed False/UnknownProvider False/PodMissing False/NodeNotFound False/UnknownProvider",
 		},
@@ -122,20 +121,20 @@ func TestComputeOfAMachineThatWasReady(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"node not ready":      {func(in *Input) { in.Node = node(corev1.ConditionFalse) }, "Running True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady"},
-		"node unknown":        {func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, "Unknown True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
+		"node not ready":      {func(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) }, "Running True/Valid True/PodRunning False/NodeNotReady False/NodeNotReady"},
+		"node unknown":        {func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }, "Unknown True/Valid True/PodRunning Unknown/NodeStatusUnknown Unknown/NodeStatusUnknown"},
 		"node gone":           {func(in *Input) { in.Node = nil }, "Running True/Valid True/PodRunning False/NodeNotFound False/NodeNotFound"},
 		"pod gone":            {func(in *Input) { in.Instance = nil }, "Running True/Valid False/PodMissing True/NodeReady False/PodMissing"},
-		"pod crashing":        {func(in *Input) { in.Instance.State = plan.Failing }, "Running True/Valid False/PodFailed True/NodeReady False/PodFailed"},
+		"pod crashing":        {func(in *Input) { in.Instance.State = Failing }, "Running True/Valid False/PodFailed True/NodeReady False/PodFailed"},
 		"cannot see the node": {func(in *Input) { in.Node, in.NodeKnown = nil, false }, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"cannot see the pod":  {func(in *Input) { in.Instance, in.InstanceKnown = nil, false }, "Running True/Valid True/PodRunning True/NodeReady True/Ready"},
 		"class deleted": {
-			func(in *Input) { in.Terminal = &plan.Terminal{Reason: "MachineClassNotFound", Message: "m"} },
+			func(in *Input) { in.Terminal = &Terminal{Reason: "MachineClassNotFound", Message: "m"} },
 			"Running False/MachineClassNotFound True/PodRunning True/NodeReady True/Ready",
 		},
 		"class deleted and pod gone": {
 			func(in *Input) {
-				in.Instance, in.Terminal = nil, &plan.Terminal{Reason: "MachineClassNotFound", Message: "m"}
+				in.Instance, in.Terminal = nil, &Terminal{Reason: "MachineClassNotFound", Message: "m"}
 			},
 			"Failed False/MachineClassNotFound False/PodMissing True/NodeReady False/MachineClassNotFound",
 		},
@@ -195,7 +194,7 @@ func TestLastUpdated(t *testing.T) {
 	if got := Compute(onlyMessage).LastUpdated; !got.Time.Equal(now) {
 		t.Errorf("a new message moved lastUpdated to %s", got)
 	}
-	transition := input(machine, func(in *Input) { in.Now, in.Node = later, node(corev1.ConditionFalse) })
+	transition := input(machine, func(in *Input) { in.Now, in.Node = later, nodeThat(corev1.ConditionFalse) })
 	if got := Compute(transition).LastUpdated; !got.Time.Equal(later) {
 		t.Errorf("lastUpdated is %s after a transition at %s", got, later)
 	}
@@ -204,7 +203,7 @@ func TestLastUpdated(t *testing.T) {
 func TestErrorsComeAndGo(t *testing.T) {
 	machine := fresh()
 	machine.Status = Compute(input(machine, func(in *Input) {
-		in.Instance, in.Node, in.Terminal = nil, nil, &plan.Terminal{Reason: "InvalidConfiguration", Message: "field: remedy"}
+		in.Instance, in.Node, in.Terminal = nil, nil, &Terminal{Reason: "InvalidConfiguration", Message: "field: remedy"}
 	}))
 	if s := machine.Status; s.ErrorReason != "InvalidConfiguration" || s.ErrorMessage != "field: remedy" || s.FailureMessage != s.ErrorMessage {
 		t.Errorf("got %q, %q, %q", s.ErrorReason, s.ErrorMessage, s.FailureMessage)
@@ -230,13 +229,13 @@ func TestUrgent(t *testing.T) {
 		change func(*Input)
 		want   bool
 	}{
-		"should hold back a pending pod":           {fresh(), func(in *Input) { unjoined(in); in.Instance.State = plan.Pending }, false},
-		"should hold back a node on its way":       {fresh(), func(in *Input) { in.Node = node(corev1.ConditionFalse) }, false},
+		"should hold back a pending pod":           {fresh(), func(in *Input) { unjoined(in); in.Instance.State = Pending }, false},
+		"should hold back a node on its way":       {fresh(), func(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) }, false},
 		"should write Ready at once":               {fresh(), func(*Input) {}, true},
-		"should write a terminal error at once":    {fresh(), func(in *Input) { unjoined(in); in.Instance, in.Terminal = nil, &plan.Terminal{Reason: "R"} }, true},
-		"should write a crash at once":             {fresh(), func(in *Input) { unjoined(in); in.Instance.State = plan.Failing }, true},
-		"should write lost readiness at once":      {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionFalse) }, true},
-		"should write unknown readiness at once":   {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) }, true},
+		"should write a terminal error at once":    {fresh(), func(in *Input) { unjoined(in); in.Instance, in.Terminal = nil, &Terminal{Reason: "R"} }, true},
+		"should write a crash at once":             {fresh(), func(in *Input) { unjoined(in); in.Instance.State = Failing }, true},
+		"should write lost readiness at once":      {readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) }, true},
+		"should write unknown readiness at once":   {readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) }, true},
 		"should write a ready node's news at once": {readyMachine(), func(in *Input) { in.Node.Status.NodeInfo.KubeletVersion = "v2" }, true},
 		"should hold back a deletion":              {readyMachine(), func(in *Input) { in.Machine.DeletionTimestamp = &deleted }, false},
 	}
@@ -254,7 +253,7 @@ func TestProgress(t *testing.T) {
 	pending := func(message string) v1alpha1.MachineStatus {
 		return Compute(input(fresh(), func(in *Input) {
 			in.Machine.Spec.ProviderID, in.Node = nil, nil
-			in.Instance.State, in.Instance.Message = plan.Pending, message
+			in.Instance.State, in.Instance.Message = Pending, message
 		}))
 	}
 	running := Compute(input(fresh(), func(in *Input) { in.Machine.Spec.ProviderID, in.Node = nil, nil }))
@@ -280,7 +279,7 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 		for range 100 {
 			in.Node.Status.Addresses = append(in.Node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
 		}
-		in.Terminal = &plan.Terminal{Reason: "InvalidConfiguration", Message: long}
+		in.Terminal = &Terminal{Reason: "InvalidConfiguration", Message: long}
 	}))
 	for name, text := range map[string]string{
 		"kubelet": got.Versions.Kubelet, "containerRuntime": got.Versions.ContainerRuntime, "osImage": got.Versions.OSImage,

@@ -1,4 +1,4 @@
-package status
+package machine
 
 import (
 	"testing"
@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/machine/plan"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
@@ -28,7 +27,7 @@ func TestKStatus(t *testing.T) {
 	invalid := func(reason string) func(*Input) {
 		return func(in *Input) {
 			unjoined(in)
-			in.Instance, in.Terminal = nil, &plan.Terminal{Reason: reason, Message: "m"}
+			in.Instance, in.Terminal = nil, &Terminal{Reason: reason, Message: "m"}
 		}
 	}
 	reconciling, stalled := v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition
@@ -43,20 +42,20 @@ func TestKStatus(t *testing.T) {
 	}{
 		"nothing is made yet": {fresh(), func(in *Input) { unjoined(in); in.Instance = nil },
 			metav1.ConditionFalse, reconciling, v1alpha1.ReasonPodMissing, status.InProgressStatus},
-		"its pod starts": {fresh(), func(in *Input) { unjoined(in); in.Instance.State = plan.Pending },
+		"its pod starts": {fresh(), func(in *Input) { unjoined(in); in.Instance.State = Pending },
 			metav1.ConditionFalse, reconciling, v1alpha1.ReasonPodPending, status.InProgressStatus},
 		"its node has not joined": {fresh(), unjoined, metav1.ConditionFalse, reconciling, v1alpha1.ReasonNodeNotFound, status.InProgressStatus},
 		"its node is Ready":       {fresh(), func(*Input) {}, metav1.ConditionTrue, "", "", status.CurrentStatus},
-		"its node is not Ready": {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionFalse) },
+		"its node is not Ready": {readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionFalse) },
 			metav1.ConditionFalse, reconciling, v1alpha1.ReasonNodeNotReady, status.InProgressStatus},
-		"its node is Unknown": {readyMachine(), func(in *Input) { in.Node = node(corev1.ConditionUnknown) },
+		"its node is Unknown": {readyMachine(), func(in *Input) { in.Node = nodeThat(corev1.ConditionUnknown) },
 			metav1.ConditionUnknown, reconciling, v1alpha1.ReasonNodeStatusUnknown, status.InProgressStatus},
 		"its class is missing": {fresh(), invalid(v1alpha1.ErrorMachineClassNotFound),
 			metav1.ConditionFalse, stalled, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
 		"its kubelet is not supported": {fresh(), invalid(v1alpha1.ErrorUnsupportedKubeletVersion),
 			metav1.ConditionFalse, stalled, v1alpha1.ErrorUnsupportedKubeletVersion, status.FailedStatus},
 		"its class is deleted while it runs": {readyMachine(), func(in *Input) {
-			in.Terminal = &plan.Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: "m"}
+			in.Terminal = &Terminal{Reason: v1alpha1.ErrorMachineClassNotFound, Message: "m"}
 		},
 			metav1.ConditionTrue, stalled, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
 		"it was not Ready in time": {fresh(), func(in *Input) { unjoined(in); in.Elapsed.Creation = in.Limits.Creation },
