@@ -55,6 +55,8 @@ type Runner[T any, P Object[T]] struct {
 	reader client.Reader
 	status client.SubResourceWriter
 	logic  Logic[T, P]
+	// Wrote, if not nil, is told of an object after its status was written.
+	Wrote func(client.Object)
 }
 
 // New returns a Runner that reads with reader and writes status with writer.
@@ -101,8 +103,12 @@ func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {
 	}
 	// What the logic wrote meanwhile (a finalizer, an annotation) has moved the resource version on.
 	before.SetResourceVersion(after.GetResourceVersion())
-	if err := r.status.Patch(ctx, after, MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
+	err := r.status.Patch(ctx, after, MergeFromWithLock(before))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing status: %w", err)
+	}
+	if err == nil && r.Wrote != nil {
+		r.Wrote(after)
 	}
 	return nil
 }

@@ -49,7 +49,10 @@ func (c *Controller) step(ctx context.Context, s *scope, action Action) error {
 		return c.removeEnded(ctx, s)
 	case SyncNode:
 		version, err := node.Sync(ctx, c.Target, s.Node, s.desired, s.changes)
-		c.nodeWrites.record(s.Node.UID, version)
+		if err == nil {
+			s.Node.ResourceVersion = version
+			c.nodes.Observed(s.Node)
+		}
 		return err
 	case SetProviderID:
 		return c.patchMachine(ctx, s.Machine, func(machine *v1alpha1.Machine) { machine.Spec.ProviderID = &s.ProviderID })
@@ -207,7 +210,9 @@ func (c *Controller) patchMachine(ctx context.Context, machine *v1alpha1.Machine
 		before.DeepCopyInto(machine)
 		return fmt.Errorf("patching Machine %s: %w", machine.Name, err)
 	}
-	c.hubWrites.record(machine.UID, machine.ResourceVersion)
+	if machine.DeletionTimestamp.IsZero() { // The last write to one that is being deleted lets it go.
+		c.machines.Observed(machine)
+	}
 	return nil
 }
 

@@ -113,9 +113,10 @@ type Drainer interface {
 // Controller is the reconciler.Logic of Machines.
 type Controller struct {
 	Deps
-	hubWrites, nodeWrites *writes
-	// nodes is what the target's API server itself has told of the Nodes, as the answer to a cordon too.
-	nodes     cacheconsistency.Tracker
+	// machines and nodes are what the API servers themselves have told of the Machines and Nodes, as the answer to a write
+	// too: what a cache shows of before that is not acted on.
+	machines, nodes cacheconsistency.Tracker
+
 	stalls    *stalls
 	repairs   *flowcontrol.Backoff
 	events    *recorder
@@ -165,21 +166,21 @@ func New(deps Deps) (*Controller, error) {
 		deps.StallAfter = DefaultStallAfter
 	}
 	return &Controller{
-		Deps:       deps,
-		hubWrites:  newWrites(deps.Clock),
-		nodeWrites: newWrites(deps.Clock),
-		stalls:     newStalls(deps.StallAfter),
-		repairs:    flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
-		events:     newRecorder(deps.Recorder, deps.Clock, deps.Metrics),
-		turns:      newTurns(),
-		refreshes:  newRefreshes(deps.Clock),
-		orders:     newRefreshes(deps.Clock),
+		Deps:      deps,
+		stalls:    newStalls(deps.StallAfter),
+		repairs:   flowcontrol.NewFakeBackOff(repairBackoffStart, repairBackoffMax, deps.Clock),
+		events:    newRecorder(deps.Recorder, deps.Clock, deps.Metrics),
+		turns:     newTurns(),
+		refreshes: newRefreshes(deps.Clock),
+		orders:    newRefreshes(deps.Clock),
 	}, nil
 }
 
 // Reconciler returns the reconcile.Reconciler that runs c.
 func (c *Controller) Reconciler() *reconciler.Runner[v1alpha1.Machine, *v1alpha1.Machine] {
-	return reconciler.New[v1alpha1.Machine](c.Hub, c.hubWrites.recording(c.Hub), c)
+	runner := reconciler.New[v1alpha1.Machine](c.Hub, c.Hub, c)
+	runner.Wrote = c.machines.Observed
+	return runner
 }
 
 // Status implements reconciler.Logic.
@@ -187,8 +188,8 @@ func (c *Controller) Status(machine *v1alpha1.Machine) any { return &machine.Sta
 
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
-	if c.hubWrites.stale(machine) {
-		// The cache is behind the agent's own write. The event that brings it up to date wakes this machine.
+	if c.behind(ctx, machine) {
+		// The event that brings the cache up to date wakes this machine.
 		return reconciler.Next{After: conflictRetry}, nil
 	}
 	stored := machine.Status.DeepCopy()
@@ -210,6 +211,20 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		actErr = nil
 	}
 	return c.outcome(ctx, machine, stored, next, errors.Join(observeErr, actErr))
+}
+
+// behind tells whether the cache is older than what the agent itself has written last. The hub's API server is asked: one
+// that has gone back to an older state has nothing newer that could be waited for.
+func (c *Controller) behind(ctx context.Context, cached *v1alpha1.Machine) bool {
+	if !c.machines.Behind(cached) {
+		return false
+	}
+	live := &v1alpha1.Machine{}
+	if err := c.HubReader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+		return true
+	}
+	c.machines.Observed(live)
+	return c.machines.Behind(cached)
 }
 
 // report puts the status that was observed into the machine, with what came of the actions.

@@ -50,6 +50,7 @@ func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.Drain.Forget(machine.Name)
 	c.repairs.DeleteEntry(string(machine.UID))
 	c.ThawLimiter.Forget(machine.UID)
+	c.machines.Forget(client.ObjectKeyFromObject(machine))
 	c.nodes.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
 	c.wakeNext(machine)
 }

@@ -340,10 +340,6 @@ func (c *Controller) compareNode(s *scope, found *corev1.Node) error {
 	}
 	s.changes = changes
 	s.NodeDiffers = changes.Any()
-	if s.NodeDiffers && c.nodeWrites.stale(found) {
-		s.NodeDiffers = false
-		s.recheckAfter = sooner(s.recheckAfter, conflictRetry)
-	}
 	return nil
 }
 

@@ -2,41 +2,13 @@ package machine
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
-
-func TestWrites(t *testing.T) {
-	g, clock := NewWithT(t), clocktesting.NewFakeClock(time.Now())
-	w := newWrites(clock)
-	object := func(version string) *v1alpha1.Machine {
-		machine := &v1alpha1.Machine{}
-		machine.UID, machine.ResourceVersion = "u", version
-		return machine
-	}
-	g.Expect(w.stale(object("5"))).To(BeFalse(), "nothing was written")
-	w.record("u", "9")
-	g.Expect(w.stale(object("5"))).To(BeTrue())
-	g.Expect(w.stale(object("10"))).To(BeFalse(), "a later write by another has been seen, 10 is more than 9")
-	w.record("u", "9")
-	clock.Step(writeMemory + time.Second)
-	g.Expect(w.stale(object("5"))).To(BeFalse(), "a hub that was restored would be waited for for ever")
-	w.record("u", "not a number")
-	g.Expect(w.stale(object("5"))).To(BeFalse())
-	for _, uid := range []types.UID{"a", "b"} {
-		w.record(uid, "1")
-	}
-	clock.Step(writeMemory + time.Second)
-	w.record("c", "1")
-	g.Expect(w.byUID).To(HaveLen(1), "old memories pile up")
-}
 
 func TestReadinessIsNotLostToACacheThatIsBehind(t *testing.T) {
 	b := newBed(t)
@@ -78,4 +50,31 @@ func TestAStaleCacheIsNotActedOn(t *testing.T) {
 	b.Expect(next.After).To(Equal(conflictRetry))
 	b.Expect(b.driver.Calls()).To(HaveLen(calls))
 	b.Expect(b.writes()).To(BeEmpty())
+}
+
+func TestAHubThatWentBackIsNotWaitedFor(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("went-back")
+	lost := machine.DeepCopy()
+	lost.ResourceVersion += "0"
+	b.controller.machines.Observed(lost)
+	next, err := b.controller.Reconcile(b.t.Context(), machine)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(next.After).NotTo(Equal(conflictRetry))
+	b.Expect(b.driver.Calls()).NotTo(BeEmpty(), "the hub has nothing newer that could come")
+}
+
+func TestANodeIsNotWrittenAgainBecauseTheCacheIsBehind(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("behind-itself", func(machine *v1alpha1.Machine) {
+		machine.Spec.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	b.reconcile(machine)
+	registered := b.join(machine)
+	b.reconcile(machine)
+	b.Expect(b.node(machine.Name).Spec.Taints).To(ContainElement(HaveField("Key", "example.com/a")))
+	b.cachedNodes = map[string]*corev1.Node{machine.Name: registered}
+	_, err := b.tryReconcile(machine)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.conflicts).To(BeZero(), "the cache does not show the agent's own write yet, which is no reason to write again")
 }
