@@ -23,7 +23,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
-	"github.com/hollowfleet/hollowfleet/agent/internal/serve"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -81,13 +80,15 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	listen, err := serve.Listen(a.Log, a.servers()...)
+	servers, err := listen(a.Log, a.servers()...)
 	if err != nil {
 		return err
 	}
 	ctx = klog.NewContext(ctx, a.Log)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return listen(ctx) })
+	for _, server := range servers {
+		group.Go(func() error { return server.Start(ctx) })
+	}
 	group.Go(func() error { return a.monitor.Start(ctx) })
 	group.Go(func() error {
 		if err := a.checkIdentity(ctx); err != nil {
@@ -234,7 +235,7 @@ func (a *agent) connectHub(ctx context.Context, target *clients.Direct, userAgen
 	return nil
 }
 
-func (a *agent) servers() []serve.Server {
+func (a *agent) servers() []server {
 	describe := func() string {
 		state := a.monitor.State()
 		said := fmt.Sprintf("%s; freeze: %s", a.doing.Load(), state.Reason)
@@ -243,10 +244,10 @@ func (a *agent) servers() []serve.Server {
 		}
 		return said
 	}
-	return []serve.Server{
-		{Name: "health", Address: a.HealthAddress, Handler: serve.Health(a.monitor, describe, a.parts.undecodable.Check)},
-		{Name: "metrics", Address: a.MetricsAddress, Handler: serve.Metrics(a.registry, crmetrics.Registry)},
-		{Name: "profiling", Address: a.PprofAddress, Handler: serve.Profiling()},
+	return []server{
+		{"health", a.HealthAddress, healthHandler(a.monitor, describe, a.parts.undecodable.Check)},
+		{"metrics", a.MetricsAddress, metricsHandler(a.registry, crmetrics.Registry)},
+		{"profiling", a.PprofAddress, profilingHandler()},
 	}
 }
 

@@ -5,11 +5,16 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -111,4 +116,57 @@ func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {
 		r.Wrote(after)
 	}
 	return nil
+}
+
+// MergeFromWithLock is a merge patch that the API server refuses with a conflict if the object has changed since before
+// was read. A merge patch replaces a list as a whole, and a decision made on an older object may be wrong by now.
+func MergeFromWithLock(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// An object that fails is tried again after FirstRetry, then twice as long each time, up to LastRetry: an API server
+// that refuses every write for an hour is not hammered, and what it missed reaches it soon after.
+const (
+	FirstRetry = 200 * time.Millisecond
+	LastRetry  = time.Minute
+)
+
+// Retries returns the rate limiter of one controller.
+func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LastRetry)
+}
+
+// Request asks for one object.
+func Request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// Changed lets objects pass that are created, that are deleted, or of which facts differ.
+func Changed[T client.Object](facts func(T) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(T)
+		if !ok {
+			return true
+		}
+		after, ok := e.ObjectNew.(T)
+		return !ok || !reflect.DeepEqual(facts(before), facts(after))
+	}}
+}
+
+// newsBuffer takes as many events before sending one costs a goroutine.
+const newsBuffer = 256
+
+// News is a channel on which one controller wakes another.
+type News chan event.GenericEvent
+
+// NewNews returns News that nothing has been sent on.
+func NewNews() News { return make(News, newsBuffer) }
+
+// Send sends e, and does not wait for the reader.
+func (n News) Send(e event.GenericEvent) {
+	select {
+	case n <- e:
+	default:
+		go func() { n <- e }()
+	}
 }

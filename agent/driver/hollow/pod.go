@@ -1,13 +1,20 @@
 package hollow
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -114,4 +121,150 @@ func probe(path string, periodSeconds, timeoutSeconds, failures int32) *corev1.P
 		SuccessThreshold: 1,
 		FailureThreshold: failures,
 	}
+}
+
+// harmless are the reasons of a container that waits as every container does at first. With any other a person
+// should know: the image cannot be had, the process crashes, the host cannot run such a pod.
+var harmless = []string{"", "ContainerCreating", "PodInitializing"}
+
+// stateOf reads a pod's status. It is pure.
+func stateOf(pod *corev1.Pod) (state driver.State, message string) {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return driver.Deleting, "the pod is being deleted"
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+		return driver.Failed, sentence("the pod has ended", pod.Status.Reason, pod.Status.Message)
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil && !slices.Contains(harmless, waiting.Reason) {
+			return driver.Failing, sentence(fmt.Sprintf("the hollow-node does not run (%d restarts)", container.RestartCount), waiting.Reason, waiting.Message)
+		}
+		if ended := container.State.Terminated; ended != nil {
+			return driver.Failing, sentence(fmt.Sprintf("the hollow-node ended with exit code %d and will be started again", ended.ExitCode), ended.Reason, ended.Message)
+		}
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		return driver.Pending, pendingMessage(pod)
+	}
+	if !hasCondition(pod, corev1.PodReady, corev1.ConditionTrue) {
+		return driver.Pending, "the hollow-node runs and is not ready yet"
+	}
+	return driver.Running, ""
+}
+
+func pendingMessage(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return sentence("the pod is not scheduled", condition.Reason, condition.Message)
+		}
+	}
+	return "the pod is being started"
+}
+
+func hasCondition(pod *corev1.Pod, conditionType corev1.PodConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == conditionType && c.Status == status
+	})
+}
+
+// sentence joins what there is of its parts with colons.
+func sentence(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
+}
+
+const (
+	// BootstrapServiceAccount is the ServiceAccount of the target cluster whose tokens hollow-nodes join with.
+	BootstrapServiceAccount = "hollow-node-bootstrap"
+
+	// tokenIDsAnnotation, on a Machine's Secret, lists the IDs of the bootstrap tokens that may ask for the
+	// identity of its Node: the current one and the one before.
+	tokenIDsAnnotation = "hollowfleet.io/bootstrap-token-ids"
+	// tokenExpiryAnnotation, on a Machine's Secret, is when its current bootstrap token expires (RFC 3339).
+	tokenExpiryAnnotation = "hollowfleet.io/bootstrap-token-expiry"
+	// configurationHashAnnotation and registrationHashAnnotation, on a pod, tell what it was made from.
+	configurationHashAnnotation = "hollowfleet.io/configuration-hash"
+	registrationHashAnnotation  = "hollowfleet.io/registration-hash"
+
+	containerName = "hollow-node"
+	fieldManager  = "hollowfleet-agent"
+)
+
+// objectLabels are on every pod and Secret that this driver makes.
+func objectLabels(cluster, machine string) map[string]string {
+	return map[string]string{
+		v1alpha1.ClusterNameLabel: cluster,
+		v1alpha1.MachineNameLabel: machine,
+	}
+}
+
+// ownLabels are the labels below kubernetes.io and k8s.io that a kubelet may set on its own Node.
+var ownLabels = []string{
+	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+	corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable, corev1.LabelArchStable,
+	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+}
+
+// kubeletMaySet tells whether the NodeRestriction admission plugin lets a kubelet put a label on its Node.
+func kubeletMaySet(label string) bool {
+	domain, _, qualified := strings.Cut(label, "/")
+	if !qualified {
+		return true
+	}
+	if within(domain, corev1.LabelNamespaceNodeRestriction) {
+		return false
+	}
+	if !within(domain, "kubernetes.io") && !within(domain, "k8s.io") {
+		return true
+	}
+	return slices.Contains(ownLabels, label) ||
+		within(domain, corev1.LabelNamespaceSuffixKubelet) || within(domain, corev1.LabelNamespaceSuffixNode)
+}
+
+func within(domain, parent string) bool {
+	return domain == parent || strings.HasSuffix(domain, "."+parent)
+}
+
+// watchPods asks the agent to look at a Machine whenever its pod changes in a way that stateOf sees.
+func (d *Driver) watchPods(ctx context.Context) error {
+	if d.environment.Host.Informers == nil {
+		return nil
+	}
+	informer, err := d.environment.Host.Informers.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: d.podChanged,
+		UpdateFunc: func(before, after any) {
+			if podDiffers(before, after) {
+				d.podChanged(after)
+			}
+		},
+		DeleteFunc: d.podChanged,
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
+
+func (d *Driver) podChanged(object any) {
+	if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok && pod.Labels[v1alpha1.MachineNameLabel] != "" {
+		d.environment.Changed(pod.Labels[v1alpha1.MachineNameLabel])
+	}
+}
+
+func podDiffers(before, after any) bool {
+	a, aOK := before.(*corev1.Pod)
+	b, bOK := after.(*corev1.Pod)
+	if !aOK || !bOK || a.UID != b.UID || a.Annotations[configurationHashAnnotation] != b.Annotations[configurationHashAnnotation] {
+		return true
+	}
+	stateA, messageA := stateOf(a)
+	stateB, messageB := stateOf(b)
+	return stateA != stateB || messageA != messageB
 }

@@ -2,12 +2,21 @@ package hollow
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
@@ -81,4 +90,147 @@ func (d *Driver) own(object client.Object, kind string) error {
 	}
 	return fmt.Errorf("%s %s/%s is not of cluster %q (label %s is %q): give each cluster a host namespace of its own",
 		kind, object.GetNamespace(), object.GetName(), d.environment.ClusterName, v1alpha1.ClusterNameLabel, cluster)
+}
+
+const (
+	// tokenLifetime is the shortest that the API server grants.
+	tokenLifetime = 10 * time.Minute
+	// refreshBefore is how long before its expiry a token is replaced: long enough for the new one to reach
+	// a running pod, which takes a kubelet up to two minutes.
+	refreshBefore = 4 * time.Minute
+	// keptTokenIDs is how many tokens may ask for a Node's identity. The hollow-node may have asked with the
+	// one before just when it was replaced.
+	keptTokenIDs = 2
+)
+
+// credential is a bootstrap token.
+type credential struct {
+	token  string
+	id     string
+	expiry time.Time
+}
+
+// mint asks the target cluster for a bootstrap token.
+func mint(ctx context.Context, target client.Client, namespace string) (credential, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: BootstrapServiceAccount}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
+	}
+	if err := target.SubResource("token").Create(ctx, account, request); err != nil {
+		return credential{}, fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", namespace, BootstrapServiceAccount, err)
+	}
+	id, err := tokenID(request.Status.Token)
+	if err != nil {
+		return credential{}, err
+	}
+	return credential{token: request.Status.Token, id: id, expiry: request.Status.ExpirationTimestamp.Time}, nil
+}
+
+// tokenID reads the ID (jti) of a token that the API server has just issued; its signature needs no check.
+func tokenID(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", fmt.Errorf("reading the ID of a bootstrap token: want 3 parts, got %d", len(parts))
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", fmt.Errorf("reading the ID of a bootstrap token: %w", err)
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return "", fmt.Errorf("reading the ID of a bootstrap token: %w", err)
+	}
+	if claims.ID == "" {
+		return "", fmt.Errorf("the API server issued a token without an ID, so that no request could be tied to its machine: use Kubernetes 1.30 or newer")
+	}
+	return claims.ID, nil
+}
+
+// tokenIDs returns the IDs of the bootstrap tokens that may ask for the identity of the Node whose Machine
+// secret belongs to.
+func tokenIDs(secret *corev1.Secret) []string {
+	return strings.FieldsFunc(secret.Annotations[tokenIDsAnnotation], func(r rune) bool { return r == ',' })
+}
+
+// withTokenID puts id before the IDs that secret has, and drops those that are too old.
+func withTokenID(secret *corev1.Secret, id string) string {
+	ids := []string{id}
+	if secret != nil {
+		ids = append(ids, slices.DeleteFunc(tokenIDs(secret), func(old string) bool { return old == id })...)
+	}
+	return strings.Join(ids[:min(len(ids), keptTokenIDs)], ",")
+}
+
+// expiryOf returns when secret's token expires; the zero time if it does not say.
+func expiryOf(secret *corev1.Secret) time.Time {
+	expiry, err := time.Parse(time.RFC3339, secret.Annotations[tokenExpiryAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return expiry
+}
+
+// bootstrapKubeconfig writes the kubeconfig that a hollow-node joins with.
+func bootstrapKubeconfig(server string, ca []byte, token string) ([]byte, error) {
+	const name = "target"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("writing the bootstrap kubeconfig: %w", err)
+	}
+	return data, nil
+}
+
+// TokenIDReader returns a function that reads the bootstrap tokens of a Machine of a cluster from its Secret in
+// the host namespace. A Machine without a Secret of its own has none.
+func TokenIDReader(reader client.Reader, namespace, cluster string) func(ctx context.Context, machine string) ([]string, error) {
+	return func(ctx context.Context, machine string) ([]string, error) {
+		secret := &corev1.Secret{}
+		key := client.ObjectKey{Namespace: namespace, Name: machine}
+		if err := reader.Get(ctx, key, secret); err != nil {
+			if apierrors.IsNotFound(err) {
+				return nil, nil
+			}
+			return nil, fmt.Errorf("getting secret %s: %w", key, err)
+		}
+		if secret.Labels[v1alpha1.ClusterNameLabel] != cluster || secret.Labels[v1alpha1.MachineNameLabel] != machine {
+			return nil, nil
+		}
+		return tokenIDs(secret), nil
+	}
+}
+
+// expiries remembers when the bootstrap tokens of Machines that have not joined yet expire, so that their
+// Secrets are not read at every look. It is only a memory: what it lacks is read from the Secret.
+type expiries struct {
+	mu        sync.Mutex
+	byMachine map[string]time.Time
+}
+
+func (e *expiries) get(machine string) (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	expiry, ok := e.byMachine[machine]
+	return expiry, ok
+}
+
+func (e *expiries) set(machine string, expiry time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.byMachine == nil {
+		e.byMachine = map[string]time.Time{}
+	}
+	e.byMachine[machine] = expiry
+}
+
+func (e *expiries) forget(machine string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.byMachine, machine)
 }

@@ -1,6 +1,7 @@
 package clientcert
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,7 +17,12 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -143,4 +149,42 @@ func madeWith(request, key []byte) bool {
 	}
 	public, ok := parsed.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(own.Public())
+}
+
+// everything is the group that an API server refuses nothing to.
+const everything = "system:masters"
+
+// IdentityError says that an identity on the hub is not that of the cluster's agent.
+type IdentityError struct{ Message string }
+
+func (e *IdentityError) Error() string { return e.Message }
+
+// CheckIdentity fails with *IdentityError for an identity on the hub that is not that of a cluster's agent: the one of its certificate, or its
+// ServiceAccount's.
+func CheckIdentity(cluster string, is authenticationv1.UserInfo) error {
+	own := v1alpha1.AgentUserPrefix + cluster
+	if is.Username != own && is.Username != accountUser(cluster) {
+		return &IdentityError{fmt.Sprintf("the hub knows its user as %q, want %q or %q: let the cluster join with 'kubectl hollow cluster join %s' and --bootstrap-kubeconfig",
+			is.Username, own, accountUser(cluster), cluster)}
+	}
+	if slices.Contains(is.Groups, everything) {
+		return &IdentityError{fmt.Sprintf("its user %q is in group %q, which nothing on the hub is refused to", is.Username, everything)}
+	}
+	return nil
+}
+
+// requestToken gets a token of the agent's ServiceAccount.
+func (k *Manager) requestToken(ctx context.Context, hub client.Client) (*Credential, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: k.Cluster, Name: v1alpha1.AgentServiceAccount}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(k.Lifetime / time.Second))},
+	}
+	if err := hub.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	taken, err := fromToken(k.Cluster, request.Status.Token)
+	if err != nil {
+		return nil, err
+	}
+	return &taken, nil
 }

@@ -1,3 +1,9 @@
+// Package clientcert gets, keeps and renews what the agent shows to the hub: a client certificate, or a token of
+// its ServiceAccount where the hub's API server signs no client certificates.
+//
+// The private key is made here, is kept in the agent's own store, and never leaves it. A Manager works also while
+// the agent is frozen, past the freeze gate: a new credential changes no machine, and an agent that let its own
+// lapse could never prove the hub healthy again.
 package clientcert
 
 import (
@@ -9,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -241,3 +248,40 @@ func (k *Manager) setWaiting(waitingFor, message string) {
 	}
 	k.Log.Info(message, "Cluster", k.Cluster, "for", waitingFor)
 }
+
+// Results of an attempt to get a credential.
+const (
+	resultIssued = "Issued"
+	resultDenied = "Denied"
+	resultFailed = "Failed"
+	resultError  = "Error"
+)
+
+// Metrics of a Manager.
+type Metrics struct {
+	expiry   prometheus.Gauge
+	renewals *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hollowfleet_agent_credential_expiry_timestamp_seconds",
+			Help: "Unix time at which the agent's credential for the hub expires, 0 while it has none.",
+		}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hollowfleet_agent_credential_renewals_total",
+			Help: "Credentials for the hub that were asked for, the first one too, by result: Issued; Denied by the hub; Failed at the signer; Error of a request, which is tried again.",
+		}, []string{"result"}),
+	}
+	registerer.MustRegister(m.expiry, m.renewals)
+	for _, result := range []string{resultIssued, resultDenied, resultFailed, resultError} {
+		m.renewals.WithLabelValues(result)
+	}
+	return m
+}
+
+func (m *Metrics) holds(expiry time.Time) { m.expiry.Set(float64(expiry.Unix())) }
+
+func (m *Metrics) ended(result string) { m.renewals.WithLabelValues(result).Inc() }

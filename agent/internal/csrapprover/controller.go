@@ -1,15 +1,24 @@
+// Package csrapprover decides on the certificate requests of kubelets in the target cluster.
+//
+// It approves only what it knows to be right: the first request of a hollow-node, made with the bootstrap token
+// that was minted for exactly that Machine, for exactly the identity of that Machine's Node; and renewals that a
+// node makes for itself. A Node of that name that is not the Machine's stops both: the certificate would be good for its
+// identity. Everything else it leaves alone: it may be meant for another approver.
 package csrapprover
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -191,3 +200,63 @@ func (c *Controller) Remove(ctx context.Context, nodeName string) error {
 	}
 	return nil
 }
+
+// Nodes returns the names of the nodes for which hollow-nodes have asked to join.
+func (c *Controller) Nodes(ctx context.Context) ([]string, error) {
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.Target.List(ctx, requests, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing certificate requests: %w", err)
+	}
+	var nodes []string
+	for i := range requests.Items {
+		if requests.Items[i].Spec.Username != c.BootstrapUser {
+			continue
+		}
+		if name, err := nodeOf(&requests.Items[i]); err == nil {
+			nodes = append(nodes, name)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// OnThaw returns a source that asks for a look at every open request when the agent has thawed.
+func (c *Controller) OnThaw(checker freeze.Checker, changes <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		go freeze.OnThaw(ctx, checker, changes, func(ctx context.Context) { c.wakeAll(ctx, queue) })
+		return nil
+	}
+}
+
+func (c *Controller) wakeAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.Target.List(ctx, requests); err != nil {
+		klog.FromContext(ctx).Error(err, "Waking the certificate requests after the thaw failed")
+		return
+	}
+	for i := range requests.Items {
+		if Open(&requests.Items[i]) {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&requests.Items[i])})
+		}
+	}
+}
+
+// Metrics of the approver.
+type Metrics struct {
+	decisions *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_certificate_requests_total",
+		Help: "Certificate requests of kubelets by verdict. Join and Renewal were approved, all others left alone.",
+	}, []string{"verdict"})}
+	registerer.MustRegister(m.decisions)
+	for _, verdict := range Verdicts {
+		m.decisions.WithLabelValues(string(verdict))
+	}
+	return m
+}
+
+func (m *Metrics) decided(verdict Decision) { m.decisions.WithLabelValues(string(verdict)).Inc() }

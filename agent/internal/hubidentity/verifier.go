@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -372,4 +373,23 @@ func (k *Verifier) save(ctx context.Context, memory Memory) error {
 	k.storedRenewal = memory.Current().Renewed
 	k.mu.Unlock()
 	return nil
+}
+
+// Metrics of a Verifier.
+type Metrics struct {
+	outcomes *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_looks_total",
+		Help: "Looks at the hub's identity that changed something, by outcome: Met, NothingToLose, Found, Back, Acknowledged.",
+	}, []string{"outcome"})}
+	registerer.MustRegister(m.outcomes)
+	return m
+}
+
+func (m *Metrics) record(outcome Outcome) {
+	m.outcomes.WithLabelValues(string(outcome)).Inc()
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -245,4 +247,35 @@ func (c *Controller) removeNode(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("getting node %s: %w", found.Name, err)
 	}
 	return apierrors.IsNotFound(err), nil
+}
+
+// refreshes keeps a hundred Machines that are drained at once from asking the hub the same a hundred times.
+type refreshes struct {
+	clock clock.PassiveClock
+	// turn is held by the one who asks; the others wait for the answer.
+	turn chan struct{}
+	last time.Time
+}
+
+func newRefreshes(clock clock.PassiveClock) *refreshes {
+	return &refreshes{clock: clock, turn: make(chan struct{}, 1)}
+}
+
+// do calls refresh, unless it has just been answered.
+func (r *refreshes) do(ctx context.Context, refresh func(context.Context) error) error {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.turn }()
+	now := r.clock.Now()
+	if age := now.Sub(r.last); age >= 0 && age < refreshAge {
+		return nil
+	}
+	if err := refresh(ctx); err != nil {
+		return err
+	}
+	r.last = now
+	return nil
 }

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,4 +102,34 @@ func update(o Observation) []Action {
 // uncordons tells whether the agent takes back its cordon: the update is through, or will not happen.
 func uncordons(o Observation) bool {
 	return o.Update.Cordoned && (Settled(o) || o.Terminal != nil || o.Update.Unsupported != "")
+}
+
+// BringsKubelet tells whether the Machine is about to get a kubelet that it has not run before. One that has lost its
+// instance gets the kubelet back that it had, however far the API server has moved on since: no user is served by one
+// Node less.
+func BringsKubelet(o Observation) bool {
+	switch ran := o.Machine.Status.Versions; {
+	case !o.InstanceKnown:
+		return false
+	case o.Instance != nil:
+		return !o.Instance.UpToDate
+	default:
+		return !Lost(o) || ran == nil || !sameVersion(o.Machine.Spec.Versions.Kubelet, ran.Kubelet)
+	}
+}
+
+func sameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
+
+// Skewed returns the terminal error of a Machine whose kubelet the API server of version server does not support;
+// nil if all is fine, if it cannot be told, or if the user allows it.
+func Skewed(machine *v1alpha1.Machine, server string) *Terminal {
+	problem := v1alpha1.UnsupportedKubelet(machine.Spec.Versions.Kubelet, server, machine.Annotations)
+	if problem == "" {
+		return nil
+	}
+	return &Terminal{
+		Reason: v1alpha1.ErrorUnsupportedKubeletVersion,
+		Message: fmt.Sprintf("spec.versions.kubelet: %s: choose another, or allow it with the annotation %s=true",
+			problem, v1alpha1.AllowKubeletVersionSkewAnnotation),
+	}
 }

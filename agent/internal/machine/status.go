@@ -1,5 +1,6 @@
-// Package status computes what an agent reports about a Machine, and when it is worth a write to the hub. It is
-// pure: the time comes from the caller.
+// What an agent reports about a Machine is computed here, in health.go and in updated.go, and in urgency.go when it is worth
+// a write to the hub. All of it is pure: the time comes from the caller.
+
 package machine
 
 import (

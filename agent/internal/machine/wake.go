@@ -2,16 +2,22 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	machineevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // Waker is the source of what wakes a Machine beside the API servers: its driver, and the thaw.
@@ -61,4 +67,136 @@ func (w *Waker) wakeAll(ctx context.Context) {
 
 func (w *Waker) request(machine string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: w.namespace, Name: machine}}
+}
+
+// Handler returns what the controller does with the events of Machines: it looks at those that come, change or go, and
+// forgets those that are gone. A Machine that had no finalizer, or lost it by force, goes without a reconcile that could
+// do so.
+func (c *Controller) Handler() handler.TypedEventHandler[*v1alpha1.Machine, reconcile.Request] {
+	return &forgetting{controller: c}
+}
+
+type forgetting struct {
+	handler.TypedEnqueueRequestForObject[*v1alpha1.Machine]
+	controller *Controller
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Update implements handler.TypedEventHandler. After a watch was cut off, a Machine and its successor of the same name
+// are two versions of one object.
+func (f *forgetting) Update(ctx context.Context, change machineevent.TypedUpdateEvent[*v1alpha1.Machine], to queue) {
+	if change.ObjectOld.UID != change.ObjectNew.UID {
+		f.controller.forget(change.ObjectOld)
+	}
+	f.TypedEnqueueRequestForObject.Update(ctx, change, to)
+}
+
+// Delete implements handler.TypedEventHandler.
+func (f *forgetting) Delete(ctx context.Context, gone machineevent.TypedDeleteEvent[*v1alpha1.Machine], to queue) {
+	f.controller.forget(gone.Object)
+	f.TypedEnqueueRequestForObject.Delete(ctx, gone, to)
+}
+
+// forget lets go of all that is remembered of a Machine, and gives its turn to the next.
+func (c *Controller) forget(machine *v1alpha1.Machine) {
+	c.stalls.forget(machine.UID)
+	c.events.forget(machine.UID)
+	c.replaced.Delete(machine.UID)
+	c.drains.Delete(machine.UID)
+	c.Drain.Forget(machine.Name)
+	c.repairs.DeleteEntry(string(machine.UID))
+	c.ThawLimiter.Forget(machine.UID)
+	c.machines.Forget(client.ObjectKeyFromObject(machine))
+	c.nodes.Forget(client.ObjectKeyFromObject(nodeOf(machine)))
+	c.wakeNext(machine)
+}
+
+const (
+	// answerTries bounds how often one Machine is reconciled for one thaw: one that cannot be told of must not keep its
+	// whole cluster frozen. answerRetry is how soon that is tried again.
+	answerTries = 5
+	answerRetry = time.Second
+)
+
+// PreThawSync has every Machine looked at once more before a thaw, so that the hub knows how each of them is when it hears
+// that the agent acts again: the hub acts then, too, on what was said before the freeze where nothing newer is said.
+type PreThawSync struct {
+	waker *Waker
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	// freeze is the one for which Machines were called last, open are those that have not answered.
+	freeze uint64
+	open   map[string]*answer
+}
+
+// answer is what a Machine still owes.
+type answer struct {
+	tries   int
+	retryAt time.Time
+}
+
+// NewPreThawSync returns a PreThawSync of the Machines that waker wakes.
+func NewPreThawSync(waker *Waker, clock clock.PassiveClock) *PreThawSync {
+	return &PreThawSync{waker: waker, clock: clock}
+}
+
+// Run returns for how many Machines the agent has not yet written the state to the hub since a freeze. The first call for a
+// freeze enqueues all Machines; a reconciliation that began before it does not count.
+func (r *PreThawSync) Run(ctx context.Context, freeze uint64) (left int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.freeze != freeze || r.open == nil {
+		machines := &v1alpha1.MachineList{}
+		if err := r.waker.reader.List(ctx, machines, client.InNamespace(r.waker.namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return 0, fmt.Errorf("listing the machines to tell of: %w", err)
+		}
+		r.freeze, r.open = freeze, map[string]*answer{}
+		for i := range machines.Items {
+			r.open[machines.Items[i].Name] = &answer{}
+		}
+	}
+	now := r.clock.Now()
+	for machine, owed := range r.open {
+		if !now.Before(owed.retryAt) {
+			owed.retryAt = now.Add(answerRetry)
+			r.waker.Wake(machine)
+		}
+	}
+	return len(r.open), nil
+}
+
+// Wrap returns inner with a check after each result: a success counts for its Machine.
+func (r *PreThawSync) Wrap(inner reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		owed := r.owed(request.Name)
+		result, err := inner.Reconcile(ctx, request)
+		if owed != nil {
+			r.answered(ctx, request.Name, owed, err == nil && result.RequeueAfter != reconciler.StaleRetry)
+		}
+		return result, err
+	})
+}
+
+func (r *PreThawSync) owed(machine string) *answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open[machine]
+}
+
+func (r *PreThawSync) answered(ctx context.Context, machine string, owed *answer, told bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[machine] != owed {
+		return // It was called again meanwhile.
+	}
+	owed.tries++
+	if !told && owed.tries < answerTries {
+		return
+	}
+	if !told {
+		klog.FromContext(ctx).Info("The hub could not be told of a machine before the thaw", "tries", owed.tries)
+	}
+	delete(r.open, machine)
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -119,3 +122,87 @@ type taintID struct {
 func idOf(taint corev1.Taint) taintID { return taintID{Key: taint.Key, Effect: taint.Effect} }
 
 func sameTaint(a, b corev1.Taint) bool { return idOf(a) == idOf(b) && a.Value == b.Value }
+
+// FieldManager is under what name the agent applies labels and annotations.
+const FieldManager = "hollowfleet-agent"
+
+// Shrink is a cache transform for Nodes: it drops what the agent never reads, which is most of a Node, and of
+// the managed fields all but the agent's own, which tell what it has applied.
+func Shrink(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	var own []metav1.ManagedFieldsEntry
+	for _, entry := range node.ManagedFields {
+		if isOwn(entry) {
+			own = append(own, entry)
+		}
+	}
+	node.ManagedFields = own
+	node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
+	return node, nil
+}
+
+func isOwn(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+}
+
+// ownedKeys returns the labels and annotations that the agent has applied to node.
+func ownedKeys(node *corev1.Node) (labels, annotations []string) {
+	for _, entry := range node.ManagedFields {
+		if !isOwn(entry) || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields struct {
+			Metadata struct {
+				Labels      map[string]json.RawMessage `json:"f:labels"`
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			continue
+		}
+		labels = append(labels, keysOf(fields.Metadata.Labels)...)
+		annotations = append(annotations, keysOf(fields.Metadata.Annotations)...)
+	}
+	return labels, annotations
+}
+
+func keysOf(fields map[string]json.RawMessage) []string {
+	var keys []string
+	for field := range fields {
+		if key, ok := strings.CutPrefix(field, "f:"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// OnlyHeartbeat tells whether two versions of a Node differ in nothing but the times of its heartbeats, and in
+// what the API server keeps count of.
+func OnlyHeartbeat(before, after *corev1.Node) bool {
+	if before.UID != after.UID || len(before.Status.Conditions) != len(after.Status.Conditions) {
+		return false
+	}
+	if !equality.Semantic.DeepEqual(still(before.ObjectMeta), still(after.ObjectMeta)) ||
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return false
+	}
+	a, b := before.Status, after.Status
+	for i := range a.Conditions {
+		x, y := a.Conditions[i], b.Conditions[i]
+		x.LastHeartbeatTime, y.LastHeartbeatTime = metav1.Time{}, metav1.Time{}
+		if x != y {
+			return false
+		}
+	}
+	a.Conditions, b.Conditions = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// still is metadata without what every write changes.
+func still(metadata metav1.ObjectMeta) metav1.ObjectMeta {
+	metadata.ResourceVersion, metadata.ManagedFields, metadata.Generation = "", nil, 0
+	return metadata
+}

@@ -1,9 +1,17 @@
+// Package node keeps a Machine's Node in line with the Machine: labels, annotations, role labels and taints.
+//
+// The agent owns only what it put there. For labels and annotations the API server remembers that itself
+// (server-side apply, field manager "hollowfleet-agent"); for taints, which are one list to the API server,
+// the annotation hollowfleet.io/applied-taints does. What others put on the Node stays.
 package node
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,4 +71,76 @@ func patchBody(node *corev1.Node, changes Changes) ([]byte, error) {
 		return nil, fmt.Errorf("encoding a patch of node %s: %w", node.Name, err)
 	}
 	return data, nil
+}
+
+// Desired is what the agent wants to own on a Node.
+type Desired struct {
+	Labels      map[string]string
+	Annotations map[string]string
+	Taints      []corev1.Taint
+}
+
+// DesiredOf computes what machine says about its Node. hollow Nodes keep the label by which the agent finds them.
+func DesiredOf(machine *v1alpha1.Machine, hollow bool) Desired {
+	d := Desired{
+		Labels:      maps.Clone(machine.Spec.NodeMetadata.Labels),
+		Annotations: maps.Clone(machine.Spec.NodeMetadata.Annotations),
+		Taints:      slices.Clone(machine.Spec.Taints),
+	}
+	if d.Labels == nil {
+		d.Labels = map[string]string{}
+	}
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	for _, role := range machine.Spec.Roles {
+		d.Labels[v1alpha1.NodeRoleLabelPrefix+role] = ""
+	}
+	if hollow {
+		d.Labels[v1alpha1.HollowNodeLabel] = "true"
+	}
+	maps.Copy(d.Annotations, claimOf(machine))
+	slices.SortFunc(d.Taints, func(a, b corev1.Taint) int { return strings.Compare(a.ToString(), b.ToString()) })
+	return d
+}
+
+// The values of NodeCordonedAnnotation: what the agent cordoned a Node for.
+const (
+	ForUpdate   = "update"
+	ForDeletion = "deletion"
+)
+
+// Cordon makes node unschedulable and notes that the agent did it. A Node that a user has cordoned already is left
+// as it is, and so stays cordoned afterwards.
+func Cordon(ctx context.Context, writer client.Client, node *corev1.Node, why string) error {
+	if node.Spec.Unschedulable {
+		return nil
+	}
+	// The lock: it must not become the agent's own cordon when another client is quicker.
+	return patchCordon(ctx, writer, node, map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": node.ResourceVersion, "uid": node.UID,
+			"annotations": map[string]any{v1alpha1.NodeCordonedAnnotation: why},
+		},
+		"spec": map[string]any{"unschedulable": true},
+	})
+}
+
+// Uncordon makes a Node schedulable again that the agent cordoned.
+func Uncordon(ctx context.Context, writer client.Client, node *corev1.Node) error {
+	return patchCordon(ctx, writer, node, map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{v1alpha1.NodeCordonedAnnotation: nil}},
+		"spec":     map[string]any{"unschedulable": nil},
+	})
+}
+
+func patchCordon(ctx context.Context, writer client.Client, node *corev1.Node, body map[string]any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding a patch of node %s: %w", node.Name, err)
+	}
+	if err := writer.Patch(ctx, node, client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("patching node %s: %w", node.Name, err)
+	}
+	return nil
 }

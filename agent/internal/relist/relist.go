@@ -1,3 +1,16 @@
+// Package relist lists the agent's world after every freeze, before the first act.
+//
+// What the agent decides on comes from caches, and those may be behind: watches break in a freeze, and come back one
+// after the other. So between the last cause of a freeze and the thaw stands a list of everything that the caches
+// hold, read from the API servers and not from their caches. The agent stays frozen until each listed object is in
+// its cache, as listed or newer, and nothing else is.
+//
+// Only the first list makes demands. Later ones can only take some of them back, so that a world that changes all the
+// time is caught up with too. Lists come in pages, and of each only names and versions are kept, until the thaw. At
+// rest nothing is listed.
+//
+// Then the hub is told how every Machine is by those caches. Only after that does it hear that the agent acts again, so
+// that it decides nothing on what was known before the freeze.
 package relist
 
 import (
@@ -8,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 )
 
@@ -204,4 +218,32 @@ func progress(rounds []*round) string {
 		}
 	}
 	return ""
+}
+
+// Metrics of a Relister.
+type Metrics struct {
+	duration prometheus.Histogram
+	behind   prometheus.Counter
+	rebuilds prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "hollowfleet_relist_duration_seconds",
+			Help:    "Time from the end of the last cause of a freeze until the caches held everything that was listed.",
+			Buckets: []float64{0.1, 0.5, 1, 5, 15, 60, 300},
+		}),
+		behind: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hollowfleet_relist_outdated_objects_total",
+			Help: "Objects that the caches had missed, or not let go, when the world was listed after a freeze.",
+		}),
+		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hollowfleet_relist_cache_rebuilds_total",
+			Help: "Times that the caches were made anew because an API server had gone back to an older state.",
+		}),
+	}
+	registerer.MustRegister(m.duration, m.behind, m.rebuilds)
+	return m
 }

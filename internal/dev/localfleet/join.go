@@ -1,13 +1,18 @@
 package localfleet
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -105,4 +110,63 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	}
 	f.progress("%s: agent started", member.Name)
 	return nil
+}
+
+// HollowNodeProcess returns the process ID of the hollow node whose pod has the address. Addresses of pods are
+// unique on this machine.
+func HollowNodeProcess(address string) (int, error) {
+	commandLines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return 0, fmt.Errorf("looking for the process at %s: %w", address, err)
+	}
+	for _, path := range commandLines {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue // It ended meanwhile.
+		}
+		arguments := bytes.Split(content, []byte{0})
+		if slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == "--bind-address="+address }) {
+			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return 0, fmt.Errorf("no process is bound to the pod's address %s", address)
+}
+
+const (
+	// WorkersName is the MachineDeployment that Workers makes.
+	WorkersName = "workers"
+	workerClass = "small"
+)
+
+// Workers are a MachineClass and a MachineDeployment of that many hollow nodes in a cluster. An empty version of
+// the kubelet means that of its code.
+func Workers(cluster string, replicas int32, kubelet string) []client.Object {
+	labels := map[string]string{"pool": WorkersName}
+	return []client.Object{
+		&v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: workerClass},
+			Spec: v1alpha1.MachineClassSpec{
+				Provider: v1alpha1.ProviderHollow,
+				NodeTemplate: &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+				}},
+			},
+		},
+		&v1alpha1.MachineDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: WorkersName},
+			Spec: v1alpha1.MachineDeploymentSpec{
+				ClusterName: cluster, Replicas: &replicas,
+				Selector: v1alpha1.MachineSelector{MatchLabels: labels},
+				Template: v1alpha1.MachineTemplate{
+					Metadata: v1alpha1.TemplateMetadata{Labels: labels},
+					Spec: v1alpha1.MachineTemplateBody{
+						NodeMetadata:   v1alpha1.NodeMetadata{Labels: labels},
+						Roles:          []string{"worker"},
+						Versions:       v1alpha1.MachineVersions{Kubelet: kubelet},
+						ProviderConfig: v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: workerClass}},
+					},
+				},
+			},
+		},
+	}
 }

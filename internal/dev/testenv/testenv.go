@@ -2,13 +2,19 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,4 +119,56 @@ func (e *Environment) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
 	return errors.Join(simcluster.Delete(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
+}
+
+// FreeAddress returns an address of this machine, with a port on which no process listens. It stays free until its user
+// listens there: a port that is free on 127.0.0.1 goes to whatever process connects somewhere next, but nothing else is
+// likely to be on an address that was drawn from all of 127.0.0.0/8.
+func FreeAddress() (string, error) {
+	host := net.IPv4(127, byte(rand.IntN(256)), byte(rand.IntN(256)), byte(2+rand.IntN(253)))
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: host})
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port on %s: %w", host, err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
+const poll = 50 * time.Millisecond
+
+// Main is the body of a TestMain: it runs a package's tests against one API server, which it stores in environment.
+func Main(m *testing.M, environment **Environment) {
+	started, err := Start(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the API server:", err)
+		os.Exit(1)
+	}
+	gomega.SetDefaultEventuallyPollingInterval(poll)
+	*environment = started
+	code := m.Run()
+	if err := started.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// ProcessesUnder lists the processes of this machine whose command line names dir: what a test left behind.
+func ProcessesUnder(dir string) []string {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(content, []byte(dir)) {
+			continue // Ended, or another's.
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && pid != os.Getpid() {
+			found = append(found, fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(content, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package serve
+package agent
 
 import (
 	"context"
@@ -26,8 +26,8 @@ func body(t *testing.T, handler http.Handler, path string) (int, string) {
 func TestHandlers(t *testing.T) {
 	frozen := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "frozen since") })
 	fine := func(*http.Request) error { return nil }
-	health := Health(frozen, func() string { return "waiting" }, fine)
-	unready := Health(frozen, func() string { return "waiting" }, func(*http.Request) error { return errors.New("a Machine is broken") })
+	health := healthHandler(frozen, func() string { return "waiting" }, fine)
+	unready := healthHandler(frozen, func() string { return "waiting" }, func(*http.Request) error { return errors.New("a Machine is broken") })
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "x"})
 	registry.MustRegister(counter)
@@ -43,9 +43,9 @@ func TestHandlers(t *testing.T) {
 		"alive and not":  {unready, "/healthz", http.StatusOK, "ok"},
 		"the freeze":     {health, "/frozenz", http.StatusOK, "frozen since"},
 		"nothing else":   {health, "/metrics", http.StatusNotFound, ""},
-		"metrics":        {Metrics(registry, prometheus.NewRegistry()), "/metrics", http.StatusOK, "x_total 0"},
-		"profiling":      {Profiling(), "/debug/pprof/", http.StatusOK, "goroutine"},
-		"a stack of all": {Profiling(), "/debug/pprof/goroutine?debug=1", http.StatusOK, "TestHandlers"},
+		"metrics":        {metricsHandler(registry, prometheus.NewRegistry()), "/metrics", http.StatusOK, "x_total 0"},
+		"profiling":      {profilingHandler(), "/debug/pprof/", http.StatusOK, "goroutine"},
+		"a stack of all": {profilingHandler(), "/debug/pprof/goroutine?debug=1", http.StatusOK, "TestHandlers"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestListen(t *testing.T) {
 	}
 	address := free.Addr().String()
 	t.Run("should say at once that a port is taken", func(t *testing.T) {
-		if _, err := Listen(logr.Discard(), Server{Name: "health", Address: address}); err == nil || !strings.Contains(err.Error(), "health") {
-			t.Errorf("Listen = %v", err)
+		if _, err := listen(logr.Discard(), server{name: "health", address: address}); err == nil || !strings.Contains(err.Error(), "health") {
+			t.Errorf("listen = %v", err)
 		}
 	})
 	if err := free.Close(); err != nil {
@@ -73,13 +73,16 @@ func TestListen(t *testing.T) {
 	}
 	t.Run("should serve until its context ends, and skip what has no address", func(t *testing.T) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-		serve, err := Listen(logr.Discard(), Server{Name: "a", Address: address, Handler: handler}, Server{Name: "b", Address: "0"}, Server{Name: "c"})
+		open, err := listen(logr.Discard(), server{name: "a", address: address, handler: handler}, server{name: "b", address: "0"}, server{name: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(open) != 1 {
+			t.Fatalf("got %d servers, want one", len(open))
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- serve(ctx) }()
+		go func() { done <- open[0].Start(ctx) }()
 		response, err := http.Get("http://" + address) //nolint:noctx // a test's own server on loopback
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +96,7 @@ func TestListen(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("serve = %v", err)
+				t.Errorf("Start = %v", err)
 			}
 		case <-time.After(shutdownTimeout):
 			t.Error("the server does not stop")
