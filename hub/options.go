@@ -1,15 +1,29 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/config"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
 // The defaults of Options.
@@ -129,4 +143,71 @@ func LoadConfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig of the hub's API server: %w", err)
 	}
 	return config, nil
+}
+
+// Install applies what a hub needs on its API server: the kinds, the admission policies,
+// the hub's namespace and service account, and the roles of hub and agents. It returns when the API server serves the kinds, or ctx is done. Install
+// again to upgrade; what is as wanted is left as it is.
+func Install(ctx context.Context, target *rest.Config) error {
+	direct, err := client.New(target, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := config.InstallCRDs(ctx, direct, config.CRDs, "crd"); err != nil {
+		return err
+	}
+	// Before the roles, so that no agent has rights without it.
+	if err := config.Apply(ctx, direct, config.Admission, "admission"); err != nil {
+		return err
+	}
+	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {
+		if err := config.Apply(ctx, direct, config.RBAC, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The formats of NewLogger.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// NewLogger returns a logger that writes lines of format to w. Verbosity is the highest V level that is written: 0
+// tells what an operator has to know, 1 what each decision was, 4 and more is for developers.
+func NewLogger(w io.Writer, format string, verbosity int) (logr.Logger, error) {
+	// logr's level n is slog's level -n.
+	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
+	switch format {
+	case LogText:
+		return logr.FromSlogHandler(slog.NewTextHandler(w, options)), nil
+	case LogJSON:
+		return logr.FromSlogHandler(slog.NewJSONHandler(w, options)), nil
+	}
+	return logr.Discard(), fmt.Errorf("unknown log format %q: use %s or %s", format, LogText, LogJSON)
+}
+
+// cacheOptions keep the hub's memory to what its controllers read: only its own kinds whole, of the others
+// the few objects that the hub or an agent made, and of nothing the managed fields.
+func cacheOptions() cache.Options {
+	made := labels.SelectorFromSet(labels.Set{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub})
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+	}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		// A kind that no controller watches is read live or not at all, never cached by accident.
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
+			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
+			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
+			&rbacv1.ClusterRole{}:        {Label: made},
+			&rbacv1.ClusterRoleBinding{}: {Label: made},
+			&certificatesv1.CertificateSigningRequest{}: {
+				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
+			},
+		},
+	}
 }

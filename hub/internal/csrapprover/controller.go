@@ -8,18 +8,28 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
@@ -141,4 +151,94 @@ func (c *Controller) carryOut(ctx context.Context, csr *certificatesv1.Certifica
 		LastUpdateTime: now, LastTransitionTime: now,
 	})
 	return c.Client.SubResource("approval").Update(ctx, decided)
+}
+
+// decisionEvent is what to tell of a decision; nothing of one that is no news.
+func decisionEvent(request string, decision Decision) (reconciler.Event, bool) {
+	switch decision.Verdict {
+	case Approve:
+		return reconciler.NormalEvent("CertificateApproved", "Approve", fmt.Sprintf("Approved %s: %s", request, decision.Message)), true
+	case Deny:
+		return reconciler.WarningEvent("CertificateDenied", "Deny", fmt.Sprintf("Denied %s: %s: %s", request, decision.Reason, decision.Message)), true
+	case Wait:
+		return reconciler.NormalEvent("JoinRequested", "Wait", fmt.Sprintf("%s waits: %s", request, decision.Message)), true
+	case Leave:
+	}
+	return reconciler.Event{}, false
+}
+
+func tokenDeletedEvent(secret string) reconciler.Event {
+	return reconciler.NormalEvent("JoinTokenDeleted", "Delete", fmt.Sprintf("Deleted Secret kube-system/%s: the agent that joined with this token is connected", secret))
+}
+
+// joinedAgainEvent warns of a certificate for a client with a join token of a cluster that has an agent.
+func joinedAgainEvent(request string, decision Decision) reconciler.Event {
+	return reconciler.WarningEvent("JoinedAgain", "Approve", fmt.Sprintf(
+		"Approved %s although the cluster has joined before: %s. If no user has let its agent join again, set its spec.acceptance to Denied", request, decision.Message))
+}
+
+// emitEvent sends the event of a decision, about the Cluster, where its user looks.
+func emitEvent(recorder events.EventRecorder, cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, decision Decision) {
+	if told, worth := decisionEvent(csr.Name, decision); worth {
+		told.With(csr).Send(recorder, cluster)
+	}
+	if JoinsAgain(decision, cluster) {
+		joinedAgainEvent(csr.Name, decision).With(csr).Send(recorder, cluster)
+	}
+}
+
+var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "hollowfleet_hub_csr_total",
+	Help: "Looks at certificate requests of agents, by decision (Approved, Denied, Waiting, Left) and reason. A request that waits is counted at every look.",
+}, []string{"decision", "reason"})
+
+func init() { metrics.Registry.MustRegister(decisions) }
+
+func count(decision Decision) {
+	decisions.WithLabelValues(string(decision.Verdict), decision.Reason).Inc()
+}
+
+// SetupWithManager lets manager run the controller.
+func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
+	err := builder.ControllerManagedBy(manager).
+		Named("registration").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(candidate))).
+		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(requestOf), builder.WithPredicates(acceptance())).
+		WithOptions(options).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("setting the registration controller up: %w", err)
+	}
+	return nil
+}
+
+// candidate lets requests pass that may be an agent's and that are neither approved nor denied. The name only filters:
+// what it tells is checked when it is decided.
+func candidate(object client.Object) bool {
+	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return false
+	}
+	_, ours := ClusterOf(csr.Name)
+	return ours && Open(csr)
+}
+
+func requestOf(_ context.Context, cluster client.Object) []reconcile.Request {
+	return []reconcile.Request{reconciler.Request("", RequestOf(cluster.GetName()))}
+}
+
+// acceptance lets changes of a Cluster pass that may decide a request that waits, or that show that its token is spent.
+func acceptance() predicate.Predicate {
+	facts := func(object client.Object) [4]bool {
+		cluster, ok := object.(*v1alpha1.Cluster)
+		if !ok {
+			return [4]bool{}
+		}
+		return [4]bool{cluster.Accepted(), cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied, cluster.DeletionTimestamp != nil,
+			meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterAgentConnectedCondition)}
+	}
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return facts(e.ObjectOld) != facts(e.ObjectNew) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
 }

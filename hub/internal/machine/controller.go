@@ -6,16 +6,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
@@ -88,4 +99,129 @@ func (c *Controller) write(ctx context.Context, cached *v1alpha1.Machine, wanted
 		return fmt.Errorf("marking machine %s: %w", machine.Name, err)
 	}
 	return nil
+}
+
+// Marker is the condition that the Machines of cluster are to carry; nil for none. It is not known while an agent that
+// has just started, or come back, has not looked yet: the Machines stay marked, or not, as they are until it has.
+func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
+	list := cluster.Status.Conditions
+	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
+		return nil, true // There has never been an agent that could have said anything.
+	}
+	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
+	if connected != nil && connected.Reason == v1alpha1.ReasonNamespaceDeleting {
+		return marker(connected.Reason, connected.LastTransitionTime, fmt.Sprintf(
+			"Namespace %s is being deleted, and the agent has no access to it any more: all else here is what it said last", cluster.Name)), true
+	}
+	if connected != nil && connected.Status != metav1.ConditionTrue {
+		return marker(v1alpha1.ReasonAgentSilent, connected.LastTransitionTime, fmt.Sprintf(
+			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name)), true
+	}
+	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
+	if target != nil && target.Status == metav1.ConditionUnknown {
+		return nil, false
+	}
+	if target != nil && target.Status == metav1.ConditionFalse {
+		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
+			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
+	}
+	return nil, !looking(list)
+}
+
+// looking tells whether the agent says that it has yet to see how its Machines are, or to tell it.
+func looking(list []metav1.Condition) bool {
+	frozen := meta.FindStatusCondition(list, v1alpha1.ClusterAgentFrozenCondition)
+	return frozen != nil && frozen.Status == metav1.ConditionTrue && freeze.Blind(frozen.Reason)
+}
+
+func marker(reason string, since metav1.Time, message string) *metav1.Condition {
+	return &metav1.Condition{
+		Type: v1alpha1.MachineStaleCondition, Status: metav1.ConditionTrue,
+		Reason: reason, Message: message, LastTransitionTime: since,
+	}
+}
+
+// marked tells whether machine carries wanted; nil for none.
+func marked(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
+	found := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
+	if found == nil || wanted == nil {
+		return found == nil && wanted == nil
+	}
+	return found.Status == wanted.Status && found.Reason == wanted.Reason &&
+		found.LastTransitionTime.Equal(&wanted.LastTransitionTime)
+}
+
+// mark puts wanted on machine, or takes the marker off if it is nil. Reconciling and Stalled follow: a Machine whose state
+// is not known is neither as its spec says nor failed.
+func mark(machine *v1alpha1.Machine, wanted *metav1.Condition, now time.Time) {
+	list := slices.DeleteFunc(machine.Status.Conditions, func(condition metav1.Condition) bool {
+		return condition.Type == v1alpha1.MachineStaleCondition
+	})
+	if wanted != nil {
+		list = append(list, *wanted)
+	}
+	machine.Status.Conditions = list
+	conditions.ReconcileMachine(&machine.Status, machine.DeletionTimestamp != nil, now)
+}
+
+// SetupWithManager lets manager run the controller.
+func SetupWithManager(manager ctrl.Manager, options controller.Options) error {
+	c, err := New(manager.GetClient())
+	if err != nil {
+		return err
+	}
+	err = builder.ControllerManagedBy(manager).Named("staleness").
+		For(&v1alpha1.Cluster{}, builder.WithPredicates(turned())).
+		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.unmarked), builder.WithPredicates(added())).
+		WithOptions(options).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("setting the staleness controller up: %w", err)
+	}
+	return nil
+}
+
+// turned lets changes of a Cluster pass that change the marker of its Machines.
+func turned() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*v1alpha1.Cluster)
+			if !ok {
+				return true
+			}
+			after, ok := e.ObjectNew.(*v1alpha1.Cluster)
+			if !ok {
+				return true
+			}
+			old, knownBefore := Marker(before)
+			wanted, known := Marker(after)
+			return known && (!knownBefore || !equality.Semantic.DeepEqual(old, wanted))
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// added lets new Machines pass, and nothing else.
+func added() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// unmarked asks for the Cluster of a Machine that is not marked as those of its cluster are.
+func (c *Controller) unmarked(ctx context.Context, object client.Object) []reconcile.Request {
+	machine, ok := object.(*v1alpha1.Machine)
+	if !ok {
+		return nil
+	}
+	cluster := &v1alpha1.Cluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: machine.Namespace}, cluster); err != nil {
+		return nil // Its own event asks for it.
+	}
+	if wanted, known := Marker(cluster); !known || marked(machine, wanted) {
+		return nil
+	}
+	return []reconcile.Request{reconciler.Request("", cluster.Name)}
 }

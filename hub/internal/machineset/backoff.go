@@ -2,7 +2,15 @@ package machineset
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 )
 
 // The bounds of creation, per set.
@@ -101,4 +109,108 @@ func (b *failureBackoff) verdict(replicas int, now time.Time) backoffState {
 		}
 	}
 	return backoffState{most: min(limit-made, creationsAtOnce)}
+}
+
+// surplus is what one reconciliation knows of Machines that were not asked for.
+type surplus struct {
+	facts         plan.OvershootFacts
+	look, stored  plan.MachinesSeen
+	frozen, known bool
+}
+
+// measure gathers what a judgement rests on, as long as the status is still the stored one.
+func (c *Controller) measure(s *scope) {
+	over := &s.surplus
+	over.facts = plan.OvershootOf(s.set, s.deployment, s.counts.Active)
+	over.look = plan.MachinesSeen{Machines: s.counts.Total, Generation: s.set.Generation}
+	over.stored = plan.MachinesSeen{Machines: int(s.set.Status.Replicas), Generation: s.set.Status.ObservedGeneration}
+	if s.deployment != nil {
+		over.look.Above, over.stored.Above = s.deployment.Generation, s.deployment.Status.ObservedGeneration
+	}
+	// What is adopted may be a surplus, and must never be one that freezes.
+	s.input.MostOwned = c.Safety.High(over.facts.Asked) - 1
+}
+
+// checkOvershoot freezes the set if it has far too many Machines. While the cache does not show yet what the set itself has
+// made, it is not known what has come.
+func (c *Controller) checkOvershoot(s *scope) {
+	over := &s.surplus
+	over.known = s.input.Outstanding == 0
+	over.facts.Grown = over.known && s.known.arrivals.Grown(over.look, over.stored)
+	verdict := freeze.OfOvershoot(c.Safety.Message(s.set.Name, over.facts))
+	over.frozen = verdict.Frozen
+	if over.frozen {
+		s.frozen, s.input.Frozen = verdict.Besides(s.frozen), true
+		s.known.marks.restart()
+	}
+}
+
+// noteArrivals keeps what was seen for the next reconciliation, unless it is what freezes the set and the status does
+// not say so yet: should that not be stored, the next reconciliation comes to the same judgement.
+func (s *scope) noteArrivals() {
+	over := &s.surplus
+	if over.known && (!over.frozen || over.facts.Frozen) {
+		s.known.arrivals.Record(over.look, over.stored)
+	}
+}
+
+// parallelCalls bounds the API calls of one reconciliation that are under way at once.
+const parallelCalls = 16
+
+// slowStart calls do count times in batches of first, twice as many, and so on, and stops after the batch in which one
+// fails: an API server that refuses them all is asked first times, not count times. Each call gets its number, from 0
+// on. It returns how many calls succeeded.
+func slowStart(count, first int, do func(int) error) (succeeded int, err error) {
+	for done, batch := 0, first; done < count; batch *= 2 {
+		batch = min(batch, count-done)
+		ok, err := inParallel(batch, func(i int) error { return do(done + i) })
+		succeeded += ok
+		if err != nil {
+			return succeeded, err
+		}
+		done += batch
+	}
+	return succeeded, nil
+}
+
+// inParallel calls do for 0 to count-1, some at a time, and returns how many calls succeeded and the first error: a
+// refused batch has one cause.
+func inParallel(count int, do func(int) error) (int, error) {
+	var succeeded atomic.Int64
+	var calls errgroup.Group
+	calls.SetLimit(parallelCalls)
+	for i := range count {
+		calls.Go(func() error {
+			err := do(i)
+			if err == nil {
+				succeeded.Add(1)
+			}
+			return err
+		})
+	}
+	err := calls.Wait()
+	return int(succeeded.Load()), err
+}
+
+var (
+	machinesCreated = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_machines_created_total",
+		Help: "Machines that the hub has created, by cluster.",
+	}, []string{"cluster"})
+	machinesDeleted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_machines_deleted_total",
+		Help: "Machines that the hub has ordered to be deleted, by cluster.",
+	}, []string{"cluster"})
+	machinesReplaced = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_machines_replaced_total",
+		Help: "Failed machines that the hub has ordered to be deleted so that others are made, by cluster.",
+	}, []string{"cluster"})
+	createFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hollowfleet_hub_machine_create_failures_total",
+		Help: "Batches of Machines that could not all be created, by cluster.",
+	}, []string{"cluster"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(machinesCreated, machinesDeleted, machinesReplaced, createFailures)
 }

@@ -3,13 +3,18 @@
 package machinestate
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // State is what counts of one Machine.
@@ -136,4 +141,34 @@ func count(n *int, yes bool) {
 	if yes {
 		*n++
 	}
+}
+
+// Each calls do with every Machine that reader lists, in pages if there is a client.Limit among options.
+func Each(ctx context.Context, reader client.Reader, do func(*v1alpha1.Machine), options ...client.ListOption) error {
+	page := (&client.ListOptions{}).ApplyOptions(options)
+	for {
+		list := &v1alpha1.MachineList{}
+		if err := reader.List(ctx, list, page); err != nil {
+			return fmt.Errorf("listing machines: %w", err)
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		// A cache has no pages, and yet marks every list as one that goes on.
+		if page.Limit == 0 || list.Continue == "" {
+			return nil
+		}
+		page.Continue = list.Continue
+	}
+}
+
+// Changed lets changes of a Machine pass that can change a count or an owner, and no other changes of it.
+func Changed() predicate.Predicate {
+	return reconciler.Changed(func(machine *v1alpha1.Machine) any {
+		ready := time.Time{}
+		if condition := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition); condition != nil {
+			ready = condition.LastTransitionTime.Time
+		}
+		return []any{Of(machine, 0, time.Time{}), ready, machine.OwnerReferences, machine.Labels}
+	})
 }

@@ -2,8 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -79,4 +83,103 @@ func (l OvershootLimits) Message(name string, facts OvershootFacts) string {
 		"and delete those that are too many; the work goes on when %d or fewer are left. "+
 		"With the annotation %s=true a scale-down takes them",
 		name, facts.Machines, facts.Asked, l.Low(facts.Asked), v1alpha1.AllowOvershootAnnotation)
+}
+
+// limits are those fields of a Machine that a person may set on it although its MachineSet's template gives them, too.
+type limits struct {
+	Creation                *metav1.Duration `json:"creationTimeout,omitempty"`
+	Health                  *metav1.Duration `json:"healthTimeout,omitempty"`
+	Drain                   *metav1.Duration `json:"drainTimeout,omitempty"`
+	UnhealthyNodeConditions []string         `json:"unhealthyNodeConditions,omitempty"`
+}
+
+func limitsOf(body *v1alpha1.MachineTemplateBody) limits {
+	l := limits{UnhealthyNodeConditions: body.UnhealthyNodeConditions}
+	if timeouts := body.Timeouts; timeouts != nil {
+		l.Creation, l.Health, l.Drain = timeouts.Creation, timeouts.Health, timeouts.Drain
+	}
+	return l
+}
+
+// putInto makes l the limits of body.
+func (l limits) putInto(body *v1alpha1.MachineTemplateBody) {
+	body.UnhealthyNodeConditions, body.Timeouts = l.UnhealthyNodeConditions, nil
+	if l.Creation != nil || l.Health != nil || l.Drain != nil {
+		body.Timeouts = &v1alpha1.MachineTimeouts{Creation: l.Creation, Health: l.Health, Drain: l.Drain}
+	}
+}
+
+// after is what l, a Machine's, becomes when its template gives wanted and gave before. What it lacks, and what it still
+// has from before, it takes from wanted; anything else a user has set on this Machine.
+func (l limits) after(before, wanted limits) limits {
+	l.Creation = timeoutAfter(l.Creation, before.Creation, wanted.Creation)
+	l.Health = timeoutAfter(l.Health, before.Health, wanted.Health)
+	l.Drain = timeoutAfter(l.Drain, before.Drain, wanted.Drain)
+	if len(l.UnhealthyNodeConditions) == 0 || slices.Equal(l.UnhealthyNodeConditions, before.UnhealthyNodeConditions) {
+		l.UnhealthyNodeConditions = wanted.UnhealthyNodeConditions
+	}
+	return l
+}
+
+func timeoutAfter(has, before, wanted *metav1.Duration) *metav1.Duration {
+	if has == nil || before != nil && has.Duration == before.Duration {
+		return wanted
+	}
+	return has
+}
+
+// MachinesSeen is what the hub sees of a set at one moment.
+type MachinesSeen struct {
+	// Machines of the set, those being deleted too.
+	Machines int
+	// Generation of the set, and Above that of its deployment, 0 without one.
+	Generation, Above int64
+}
+
+// ArrivalTracker remembers how many Machines a set has had, to tell those that came by themselves from those that the set
+// made and from those that are left of more. The zero value has seen nothing.
+type ArrivalTracker struct {
+	last   MachinesSeen
+	looked bool
+	made   int
+}
+
+// Grown tells whether Machines have come since the last look that the set has not made. The first look compares with
+// reported, what the status says of the set. If a user has changed what is asked for since the last look, it is not
+// known what has come before the change and what after it: then none has.
+func (a *ArrivalTracker) Grown(now, reported MachinesSeen) bool {
+	last := a.last
+	if !a.looked {
+		last = reported
+	}
+	return now.Generation == last.Generation && now.Above == last.Above && now.Machines > last.Machines
+}
+
+// Record keeps a look for the next one, with what the set has made since.
+func (a *ArrivalTracker) Record(now, reported MachinesSeen) {
+	last := a.last
+	if !a.looked {
+		last = reported
+	}
+	if now.Generation != last.Generation || now.Above != last.Above {
+		// The look may be behind what was made before the change.
+		now.Machines = max(now.Machines, last.Machines)
+	}
+	now.Machines += a.made
+	a.last, a.looked, a.made = now, true, 0
+}
+
+// AddCreated notes Machines that the set has made or adopted since the look that is noted next.
+func (a *ArrivalTracker) AddCreated(count int) { a.made += count }
+
+// MarkTime reads the time from a mark for deletion, as cluster-autoscaler writes it ("2026-01-31 10:00:00.123456
+// +0000 UTC m=+1.5", which is Go's own form) or in RFC 3339. It reports false for any other value.
+func MarkTime(value string) (time.Time, bool) {
+	value, _, _ = strings.Cut(value, " m=")
+	for _, layout := range []string{"2006-01-02 15:04:05.999999999 -0700 MST", time.RFC3339Nano} {
+		if at, err := time.Parse(layout, value); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }

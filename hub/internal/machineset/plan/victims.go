@@ -3,8 +3,12 @@ package plan
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -142,3 +146,82 @@ func lot(machine Machine) uint32 {
 func oldestFirst(a, b Machine) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
+
+// Unhealthy returns the Machines of the set that are unhealthy, by name. One that is deleted to be replaced counts
+// until it is gone; one that is deleted for another reason needs no remediation any more.
+func Unhealthy(machines []Machine) []Machine {
+	var unhealthy []Machine
+	for _, machine := range machines {
+		if machine.Owned && (machine.Remediated && machine.Deleting || machine.Unhealthy && !machine.Deleting) {
+			unhealthy = append(unhealthy, machine)
+		}
+	}
+	slices.SortFunc(unhealthy, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	return unhealthy
+}
+
+// replaceable returns the failed Machines to be replaced now. It is asked only when no Machine is missing and none
+// is too many: while Machines cannot be created, none is deleted for another one's sake.
+func replaceable(in Input, active []Machine) []Victim {
+	maxUnhealthy, maxInFlight := in.Remediation.Limits(in.Replicas)
+	if !in.Connected || len(Unhealthy(in.Machines)) > maxUnhealthy {
+		return nil
+	}
+	inFlight := in.Elsewhere
+	for _, machine := range in.Machines {
+		if machine.Owned && (machine.Remediated && machine.Deleting || machine.Replacement && !machine.Deleting) {
+			inFlight++
+		}
+	}
+	var failed []Machine
+	for _, machine := range active {
+		if machine.Owned && machine.Failed && machine.Replaceable {
+			failed = append(failed, machine)
+		}
+	}
+	picked := victims(in, failed, max(maxInFlight-inFlight, 0))
+	for i := range picked {
+		picked[i].Why = picked[i].Reason
+	}
+	return picked
+}
+
+// Replacements remembers for which Machines others are still to be made: an API server shows one that is being
+// replaced only until it is gone. The zero value is ready for use.
+type Replacements struct {
+	started bool
+	going   map[types.UID]string
+	owed    []string
+}
+
+// Note compares machines with what was being replaced: those that are gone are owed a replacement, as long as a
+// Machine is missing. Of the Machines that have vanished before the first look, each may be one, of a name that
+// is not known.
+func (r *Replacements) Note(machines []Machine, missing, vanished int) {
+	if !r.started {
+		r.started, r.owed, r.going = true, make([]string, max(vanished, 0)), map[types.UID]string{}
+	}
+	shown := map[types.UID]bool{}
+	for _, machine := range machines {
+		if machine.Remediated && machine.Deleting {
+			shown[machine.UID] = true
+			r.going[machine.UID] = machine.Name
+		}
+	}
+	for uid, name := range r.going {
+		if !shown[uid] {
+			delete(r.going, uid)
+			r.owed = append(r.owed, name)
+		}
+	}
+	r.owed = r.owed[:min(len(r.owed), max(missing, 0))]
+}
+
+// Owed returns the names of the Machines for which others are to be made; a name is empty if it is not known.
+func (r *Replacements) Owed() []string { return r.owed }
+
+// Going returns the Machines that were being replaced and not gone at the last Note.
+func (r *Replacements) Going() []types.UID { return slices.Collect(maps.Keys(r.going)) }
+
+// Made notes that others have been made for the first count of Owed.
+func (r *Replacements) Made(count int) { r.owed = r.owed[min(count, len(r.owed)):] }
