@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -118,7 +119,7 @@ func addRequestController(c clusters, monitor *freeze.Monitor, requests *csrappr
 	if err != nil {
 		return fmt.Errorf("making the approver: %w", err)
 	}
-	open := predicate.NewTypedPredicateFuncs(csrapprover.Open)
+	open := predicate.NewTypedPredicateFuncs(certrequest.Open)
 	sources := []source.Source{
 		source.Kind(c.target.GetCache(), &certificatesv1.CertificateSigningRequest{},
 			&handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{}, open),

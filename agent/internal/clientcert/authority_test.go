@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // authority is a certificate authority of the test's own.
@@ -39,13 +41,15 @@ func newAuthority(t *testing.T) *authority {
 // sign makes a key and a certificate, signed by an authority or by itself.
 func sign(t *testing.T, template *x509.Certificate, by *authority) (certificate []byte, key *ecdsa.PrivateKey, keyPEM []byte) {
 	t.Helper()
-	keyPEM, err := newKey()
+	keyPEM, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key, err = parseKey(keyPEM); err != nil {
+	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
 		t.Fatal(err)
 	}
+	key, _ = parsed.(*ecdsa.PrivateKey)
 	parent, signer := template, key
 	if by != nil {
 		parent, signer = by.certificate, by.key

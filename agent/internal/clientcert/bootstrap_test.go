@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // A server that poses as the hub would get the token, and could give the agent orders.
@@ -82,7 +83,7 @@ func FuzzTokens(f *testing.F) {
 }
 
 func FuzzKeysAndCertificates(f *testing.F) {
-	key, err := newKey()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		f.Fatal(err)
 	}

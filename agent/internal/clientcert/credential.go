@@ -3,14 +3,10 @@ package clientcert
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,13 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
-
-const keyBlock = "EC PRIVATE KEY"
 
 // Credential is what the agent shows to the hub: a certificate with its key, or a token.
 type Credential struct {
@@ -108,47 +104,19 @@ func parseToken(token string) (claims, error) {
 	return read, nil
 }
 
-// newKey makes a private key, in PEM.
-func newKey() ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), nil
-}
-
-func parseKey(content []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(content)
-	if block == nil || block.Type != keyBlock {
-		return nil, errors.New("reading a key: no " + keyBlock + " in it")
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading a key: %w", err)
-	}
-	return key, nil
-}
-
 // madeWith tells whether a certificate request was made with the key.
 func madeWith(request, key []byte) bool {
-	own, err := parseKey(key)
+	own, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
 		return false
 	}
-	block, _ := pem.Decode(request)
-	if block == nil {
-		return false
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
+	signer, isSigner := own.(crypto.Signer)
+	parsed, err := certrequest.Parse(request)
+	if err != nil || !isSigner {
 		return false
 	}
 	public, ok := parsed.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(own.Public())
+	return ok && public.Equal(signer.Public())
 }
 
 // everything is the group that an API server refuses nothing to.

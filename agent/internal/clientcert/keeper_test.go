@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
@@ -111,7 +112,7 @@ func TestADeniedRequestIsMadeAgainLater(t *testing.T) {
 func TestAnothersPendingRequestIsLeftAloneForAMinute(t *testing.T) {
 	b := newBed(t)
 	foreign := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentRequestPrefix + b.cluster}}
-	key, err := newKey()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	b.Expect(err).NotTo(HaveOccurred())
 	foreign.Spec.Request, err = newRequest(b.cluster, key)
 	b.Expect(err).NotTo(HaveOccurred())

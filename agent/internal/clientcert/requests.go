@@ -2,10 +2,7 @@ package clientcert
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,9 +120,9 @@ func stateOf(csr *certificatesv1.CertificateSigningRequest) requestState {
 
 // create asks for a certificate, with a new key each time.
 func (r *requests) create(ctx context.Context, hub client.Client) error {
-	key, err := newKey()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return err
+		return fmt.Errorf("making a key: %w", err)
 	}
 	request, err := newRequest(r.keeper.Cluster, key)
 	if err != nil {
@@ -149,17 +148,17 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 }
 
 func newRequest(cluster string, key []byte) ([]byte, error) {
-	signer, err := parseKey(key)
+	signer, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading a key: %w", err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+	request, err := cert.MakeCSR(signer, &pkix.Name{
 		CommonName: v1alpha1.AgentUserPrefix + cluster, Organization: []string{v1alpha1.AgentGroupPrefix + cluster},
-	}}, signer)
+	}, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate request: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+	return request, nil
 }
 
 // remove makes room for a new request, if the one that was seen still stands as it was.

@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
@@ -230,7 +231,7 @@ func TestHalfWrittenFilesAreNotFollowed(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	_, version, err := files.Current()
 	b.Expect(err).NotTo(HaveOccurred())
-	key, err := newKey()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(os.WriteFile(filepath.Join(b.dir, privateKeyKey), key, 0o600)).To(Succeed())
 	err = files.check(t.Context())

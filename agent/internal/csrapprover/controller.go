@@ -26,6 +26,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -76,7 +77,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("getting the certificate request: %w", err)
 	}
-	if !Open(csr) {
+	if !certrequest.Open(csr) {
 		return reconcile.Result{}, nil
 	}
 	facts, err := c.gather(ctx, csr)
@@ -145,17 +146,6 @@ func (c *Controller) approve(ctx context.Context, csr *certificatesv1.Certificat
 		Message: "Approved by the agent of cluster " + c.ClusterName + ": " + why, LastUpdateTime: metav1.Now(),
 	})
 	return c.Target.SubResource("approval").Update(ctx, approved)
-}
-
-// Open tells whether a request is neither approved nor denied yet.
-func Open(csr *certificatesv1.CertificateSigningRequest) bool {
-	for _, condition := range csr.Status.Conditions {
-		switch condition.Type {
-		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-			return false
-		}
-	}
-	return true
 }
 
 // nodeIndex finds requests by the node whose identity they ask for.
@@ -235,7 +225,7 @@ func (c *Controller) wakeAll(ctx context.Context, queue workqueue.TypedRateLimit
 		return
 	}
 	for i := range requests.Items {
-		if Open(&requests.Items[i]) {
+		if certrequest.Open(&requests.Items[i]) {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&requests.Items[i])})
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
@@ -115,7 +116,7 @@ func TestReconcile(t *testing.T) {
 		csr := b.submit(g, joining(t))
 		g.Expect(csr.Spec.Extra[credentialIDKey]).To(ConsistOf("JTI=t1"))
 		after := b.reconcile(g, csr)
-		g.Expect(Open(after)).To(BeFalse())
+		g.Expect(certrequest.Open(after)).To(BeFalse())
 		g.Expect(b.count(ApproveJoin)).To(Equal(1.0))
 		g.Eventually(func() ([]byte, error) {
 			err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(csr), after)
@@ -124,7 +125,7 @@ func TestReconcile(t *testing.T) {
 	})
 	t.Run("should approve a renewal", func(t *testing.T) {
 		g, b := NewWithT(t), newBed(t)
-		g.Expect(Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
+		g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
 	})
 	t.Run("should leave a request of another token alone, neither approved nor denied", func(t *testing.T) {
 		g, b := NewWithT(t), newBed(t)
@@ -145,9 +146,9 @@ func TestReconcile(t *testing.T) {
 		g, b := NewWithT(t), newBed(t)
 		csr := b.submit(g, joining(t))
 		b.frozen.frozen.Store(true)
-		g.Expect(Open(b.reconcile(g, csr))).To(BeTrue())
+		g.Expect(certrequest.Open(b.reconcile(g, csr))).To(BeTrue())
 		b.frozen.frozen.Store(false)
-		g.Expect(Open(b.reconcile(g, csr))).To(BeFalse())
+		g.Expect(certrequest.Open(b.reconcile(g, csr))).To(BeFalse())
 	})
 }
 
@@ -176,13 +177,13 @@ func TestANodeThatIsNotTheMachinesStopsTheApproval(t *testing.T) {
 			g.Expect(b.reconcile(g, csr).Status.Conditions).To(BeEmpty())
 			g.Expect(b.count(NodeConflict)).To(Equal(2.0))
 			g.Expect(b.admin.Delete(t.Context(), node)).To(Succeed())
-			g.Expect(Open(b.reconcile(g, csr))).To(BeFalse())
+			g.Expect(certrequest.Open(b.reconcile(g, csr))).To(BeFalse())
 		})
 	}
 	t.Run("should renew for the machine's own node", func(t *testing.T) {
 		g, b := NewWithT(t), newBed(t)
 		b.node(t, "m1", "hollowfleet://c1/m1")
-		g.Expect(Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
+		g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse())
 	})
 }
 
@@ -220,7 +221,7 @@ func TestTheThawWakesOpenRequests(t *testing.T) {
 	b.reconcile(g, done)
 	g.Eventually(func() bool {
 		cached := &certificatesv1.CertificateSigningRequest{}
-		return b.Target.Get(t.Context(), client.ObjectKeyFromObject(done), cached) == nil && !Open(cached)
+		return b.Target.Get(t.Context(), client.ObjectKeyFromObject(done), cached) == nil && !certrequest.Open(cached)
 	}).WithTimeout(agenttest.Wait).Should(BeTrue())
 
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

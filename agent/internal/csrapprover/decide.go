@@ -1,14 +1,14 @@
 package csrapprover
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 const (
@@ -18,12 +18,6 @@ const (
 	// credentialIDKey is under what extra the API server notes the token that a request was made with.
 	credentialIDKey = "authentication.kubernetes.io/credential-id"
 	tokenIDPrefix   = "JTI="
-)
-
-// allowedUsages are those that a kubelet's client certificate may have; requiredUsages it must have.
-var (
-	requiredUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	allowedUsages  = append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, requiredUsages...)
 )
 
 // Facts are what a decision rests on, beside the request itself.
@@ -74,7 +68,7 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, facts Facts) (Decisio
 	if err != nil {
 		return WrongRequest, err.Error()
 	}
-	if err := checkUsages(csr.Spec.Usages); err != nil {
+	if err := certrequest.CheckUsages(csr.Spec.Usages); err != nil {
 		return WrongRequest, err.Error()
 	}
 	joins := csr.Spec.Username == facts.BootstrapUser
@@ -107,7 +101,7 @@ func nodeOf(csr *certificatesv1.CertificateSigningRequest) (string, error) {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return "", fmt.Errorf("signer %q is none for kubelets", csr.Spec.SignerName)
 	}
-	request, err := parse(csr.Spec.Request)
+	request, err := certrequest.Parse(csr.Spec.Request)
 	if err != nil {
 		return "", err
 	}
@@ -125,33 +119,4 @@ func nodeOf(csr *certificatesv1.CertificateSigningRequest) (string, error) {
 		return "", fmt.Errorf("the subject has %d attributes, want common name and organization only", attributes)
 	}
 	return name, nil
-}
-
-func parse(data []byte) (*x509.CertificateRequest, error) {
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, errors.New("not one PEM block of type CERTIFICATE REQUEST")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the request: %w", err)
-	}
-	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("checking the request's signature: %w", err)
-	}
-	return request, nil
-}
-
-func checkUsages(usages []certificatesv1.KeyUsage) error {
-	for _, usage := range usages {
-		if !slices.Contains(allowedUsages, usage) {
-			return fmt.Errorf("usage %q is not for a kubelet's client certificate", usage)
-		}
-	}
-	for _, usage := range requiredUsages {
-		if !slices.Contains(usages, usage) {
-			return fmt.Errorf("usage %q is missing", usage)
-		}
-	}
-	return nil
 }

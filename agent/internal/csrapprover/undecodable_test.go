@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 func TestRequestsForAMachineThatCannotBeDecoded(t *testing.T) {
@@ -23,13 +24,13 @@ func TestRequestsForAMachineThatCannotBeDecoded(t *testing.T) {
 		}, "machines.hollowfleet.io")).To(Succeed())
 	}
 	drain("1 week")
-	g.Expect(Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse(), "its Node runs, and must not lose its identity")
+	g.Expect(certrequest.Open(b.reconcile(g, b.submit(g, renewing(t))))).To(BeFalse(), "its Node runs, and must not lose its identity")
 	joins := b.submit(g, joining(t))
 	g.Expect(b.reconcile(g, joins).Status.Conditions).To(BeEmpty(), "nothing is made for it")
 	g.Expect(b.count(MachineUndecodable)).To(Equal(1.0))
 
 	drain("2h")
-	g.Expect(Open(b.reconcile(g, joins))).To(BeFalse(), "repaired, it joins")
+	g.Expect(certrequest.Open(b.reconcile(g, joins))).To(BeFalse(), "repaired, it joins")
 
 	drain("1 week")
 	g.Expect(agenttest.Environment(t).Remove(t.Context(), machine)).To(Succeed())

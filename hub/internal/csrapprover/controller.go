@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -69,7 +70,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !Open(csr) {
+	if !certrequest.Open(csr) {
 		return reconcile.Result{}, c.deleteSpentToken(ctx, csr, cluster)
 	}
 	decision := Decide(csr, cluster)
@@ -220,7 +221,7 @@ func candidate(object client.Object) bool {
 		return false
 	}
 	_, ours := ClusterOf(csr.Name)
-	return ours && Open(csr)
+	return ours && certrequest.Open(csr)
 }
 
 func requestOf(_ context.Context, cluster client.Object) []reconcile.Request {

@@ -9,7 +9,6 @@ package csrapprover
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 // Verdict is what becomes of a request.
@@ -74,13 +74,6 @@ func ClusterOf(requestName string) (cluster string, ours bool) {
 // RequestOf returns the name of the request of a Cluster's agent.
 func RequestOf(cluster string) string { return v1alpha1.AgentRequestPrefix + cluster }
 
-// Open tells whether a request is neither approved nor denied yet.
-func Open(csr *certificatesv1.CertificateSigningRequest) bool {
-	return !slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
-	})
-}
-
 // Decide decides on a request; cluster is the Cluster that its name tells, nil if there is none.
 func Decide(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1.Cluster) Decision {
 	name, ours := ClusterOf(csr.Name)
@@ -102,8 +95,8 @@ func decide(csr *certificatesv1.CertificateSigningRequest, name string, cluster 
 	if wrong := checkCertificate(csr.Spec.Request, name); wrong != nil {
 		return *wrong
 	}
-	if wrong := checkUsages(csr.Spec.Usages); wrong != nil {
-		return *wrong
+	if err := certrequest.CheckUsages(csr.Spec.Usages); err != nil {
+		return deny(ReasonWrongUsages, "%v", err)
 	}
 	if wrong := checkExpiration(csr.Spec.ExpirationSeconds); wrong != nil {
 		return *wrong

@@ -1,18 +1,15 @@
 package csrapprover
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/pem"
 	"slices"
 	"strings"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 // The bounds of an agent's certificate.
@@ -22,31 +19,13 @@ const (
 	MinExpirationSeconds, MaxExpirationSeconds = 600, 30 * 24 * 3600
 	// A curve of 256 bits is as strong as an RSA key of 3072.
 	minCurveBits, minRSABits = 256, 3072
-
-	requestBlock = "CERTIFICATE REQUEST"
-)
-
-// requiredUsages are those that the certificate must have; allowedUsages may be among them.
-var (
-	requiredUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	allowedUsages  = append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, requiredUsages...)
 )
 
 // checkCertificate says what is wrong with a request for the identity of cluster's agent; nil if nothing is.
 func checkCertificate(data []byte, cluster string) *Decision {
-	block, rest := pem.Decode(data)
-	switch {
-	case block == nil || block.Type != requestBlock:
-		return denied(ReasonWrongRequest, "spec.request: not a PEM block of type %s", requestBlock)
-	case !bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN ")) || len(bytes.TrimSpace(rest)) > 0 || len(block.Headers) > 0:
-		return denied(ReasonWrongRequest, "spec.request: something stands beside the one PEM block of type %s", requestBlock)
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+	request, err := certrequest.Parse(data)
 	if err != nil {
-		return denied(ReasonWrongRequest, "spec.request: %v", err)
-	}
-	if err := request.CheckSignature(); err != nil {
-		return denied(ReasonWrongRequest, "spec.request: the signature is not that of its key: %v", err)
+		return denied(ReasonWrongRequest, "%v", err)
 	}
 	for _, check := range []func() *Decision{
 		func() *Decision { return checkSubject(request, cluster) },
@@ -107,20 +86,6 @@ func checkKey(public any) *Decision {
 	case ed25519.PublicKey:
 	default:
 		return denied(ReasonWeakKey, "spec.request: a key of type %T is unknown: use ECDSA P-256", public)
-	}
-	return nil
-}
-
-func checkUsages(usages []certificatesv1.KeyUsage) *Decision {
-	for _, usage := range usages {
-		if !slices.Contains(allowedUsages, usage) {
-			return denied(ReasonWrongUsages, "spec.usages: %q is not for an agent's client certificate", usage)
-		}
-	}
-	for _, usage := range requiredUsages {
-		if !slices.Contains(usages, usage) {
-			return denied(ReasonWrongUsages, "spec.usages: %q is missing", usage)
-		}
 	}
 	return nil
 }

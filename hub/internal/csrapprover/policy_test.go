@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 // ask is a request as it is made; the zero value of a field is what is right for cluster a.
@@ -53,7 +54,7 @@ func must[T any](value T, err error) T {
 }
 
 func inPEM(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 func subject(cluster string) pkix.Name {
@@ -81,7 +82,7 @@ func (a ask) csr() *certificatesv1.CertificateSigningRequest {
 	csr.Spec.Request = a.encode(must(x509.CreateCertificateRequest(rand.Reader, &a.template, a.key)))
 	csr.Spec.Usages = a.usages
 	if a.usages == nil && !a.withoutUsages {
-		csr.Spec.Usages = requiredUsages
+		csr.Spec.Usages = certrequest.RequiredUsages
 	}
 	csr.Spec.ExpirationSeconds = a.expiration
 	if a.expiration == nil && !a.withoutLifetime {
@@ -129,7 +130,7 @@ func TestWhatIsRightIsApproved(t *testing.T) {
 		"a join token of the cluster":             {ask{}, ReasonJoined},
 		"a join token, its group told twice":      {requests(token, joinA, joinA), ReasonJoined},
 		"the agent itself":                        {requests(agentA, groupA, "system:authenticated"), ReasonRenewed},
-		"usages with key encipherment":            {ask{usages: allowedUsages}, ReasonJoined},
+		"usages with key encipherment":            {ask{usages: certrequest.AllowedUsages}, ReasonJoined},
 		"the shortest lifetime":                   {ask{expiration: new(int32(600))}, ReasonJoined},
 		"the longest lifetime":                    {ask{expiration: new(int32(2592000))}, ReasonJoined},
 		"a key on P-384":                          {ask{key: must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))}, ReasonJoined},
@@ -194,7 +195,7 @@ func TestWhatCanNeverBeRightIsDenied(t *testing.T) {
 		"no usages":             {ask{withoutUsages: true}, ReasonWrongUsages, "missing"},
 		"no client auth":        {ask{usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}}, ReasonWrongUsages, `"client auth" is missing`},
 		"no digital signature":  {ask{usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, ReasonWrongUsages, `"digital signature" is missing`},
-		"server auth too":       {ask{usages: append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, requiredUsages...)}, ReasonWrongUsages, "server auth"},
+		"server auth too":       {ask{usages: append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, certrequest.RequiredUsages...)}, ReasonWrongUsages, "server auth"},
 		"any usage":             {ask{usages: []certificatesv1.KeyUsage{certificatesv1.UsageAny}}, ReasonWrongUsages, `"any"`},
 		"no lifetime":           {ask{withoutLifetime: true}, ReasonWrongExpiration, "is missing"},
 		"a lifetime too short":  {ask{expiration: new(int32(599))}, ReasonWrongExpiration, "599"},
@@ -206,7 +207,7 @@ func TestWhatCanNeverBeRightIsDenied(t *testing.T) {
 		"text before the block": {ask{encode: func(der []byte) []byte { return append([]byte("hello\n"), inPEM(der)...) }}, ReasonWrongRequest, "beside"},
 		"text behind the block": {ask{encode: func(der []byte) []byte { return append(inPEM(der), "hello"...) }}, ReasonWrongRequest, "beside"},
 		"headers in the block": {ask{encode: func(der []byte) []byte {
-			return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Headers: map[string]string{"X": "y"}, Bytes: der})
+			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"X": "y"}, Bytes: der})
 		}}, ReasonWrongRequest, "beside"},
 		"a block of another type": {ask{encode: func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }}, ReasonWrongRequest, "CERTIFICATE REQUEST"},
 		"a block cut short":       {ask{encode: func(der []byte) []byte { return inPEM(der[:len(der)/2]) }}, ReasonWrongRequest, "spec.request"},
@@ -293,12 +294,12 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Open(ask{}.csr())).To(BeTrue())
+	g.Expect(certrequest.Open(ask{}.csr())).To(BeTrue())
 	for _, decided := range []certificatesv1.RequestConditionType{
 		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed,
 	} {
 		conditions := []certificatesv1.CertificateSigningRequestCondition{{Type: decided}}
-		g.Expect(Open(ask{conditions: conditions}.csr())).To(BeFalse(), string(decided))
+		g.Expect(certrequest.Open(ask{conditions: conditions}.csr())).To(BeFalse(), string(decided))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
 func TestSpentToken(t *testing.T) {
@@ -69,7 +70,7 @@ func FuzzRequestsAreDecided(f *testing.F) {
 		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: RequestOf("a")}}
 		csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 		csr.Spec.Request, csr.Spec.Username, csr.Spec.Groups = request, user, []string{group}
-		csr.Spec.Usages = requiredUsages
+		csr.Spec.Usages = certrequest.RequiredUsages
 		csr.Spec.ExpirationSeconds = new(int32(MinExpirationSeconds))
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
 		decision := Decide(csr, cluster)
