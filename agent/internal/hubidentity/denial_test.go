@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -73,28 +74,39 @@ func TestBarred(t *testing.T) {
 }
 
 func TestAdmission(t *testing.T) {
-	g := NewWithT(t)
-	keeper := NewDenial(clocktesting.NewFakePassiveClock(time.Now()))
-	run := func() <-chan error {
-		ended := make(chan error, 1)
-		runnable := keeper.Admission()
-		go func() { ended <- runnable.Start(t.Context()) }()
-		return ended
-	}
-	keeper.Probed(nil, cluster(v1alpha1.AcceptanceAccepted))
-	ended := run()
-	g.Consistently(ended).WithTimeout(50 * time.Millisecond).ShouldNot(Receive())
-	keeper.Probed(nil, cluster(v1alpha1.AcceptanceDenied))
-	g.Eventually(ended).WithTimeout(time.Minute).Should(Receive(MatchError(ErrShutOut)))
-	g.Eventually(run()).WithTimeout(time.Minute).Should(Receive(MatchError(ErrShutOut)), "what begins after that ends at once")
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		keeper := NewDenial(clocktesting.NewFakePassiveClock(time.Now()))
+		run := func() <-chan error {
+			ended := make(chan error, 1)
+			runnable := keeper.Admission()
+			go func() { ended <- runnable.Start(t.Context()) }()
+			return ended
+		}
+		probed := func(acceptance v1alpha1.Acceptance) {
+			synctest.Wait() // What runs has come as far as it can.
+			keeper.Probed(nil, cluster(acceptance))
+			synctest.Wait()
+		}
+		probed(v1alpha1.AcceptanceAccepted)
+		ended := run()
+		synctest.Wait()
+		g.Expect(ended).NotTo(Receive())
+		probed(v1alpha1.AcceptanceDenied)
+		g.Expect(ended).To(Receive(MatchError(ErrShutOut)))
+		late := run()
+		synctest.Wait()
+		g.Expect(late).To(Receive(MatchError(ErrShutOut)), "what begins after that ends at once")
 
-	keeper.Probed(nil, cluster(v1alpha1.AcceptanceAccepted))
-	again := run()
-	g.Consistently(again).WithTimeout(50*time.Millisecond).ShouldNot(Receive(), "what begins once it is let in goes on")
-	keeper.Probed(nil, cluster(v1alpha1.AcceptanceDenied))
-	g.Eventually(again).WithTimeout(time.Minute).Should(Receive(MatchError(ErrShutOut)))
+		probed(v1alpha1.AcceptanceAccepted)
+		again := run()
+		synctest.Wait()
+		g.Expect(again).NotTo(Receive(), "what begins once it is let in goes on")
+		probed(v1alpha1.AcceptanceDenied)
+		g.Expect(again).To(Receive(MatchError(ErrShutOut)))
 
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	g.Expect(NewDenial(clocktesting.NewFakePassiveClock(time.Now())).Admission().Start(ctx)).To(Succeed())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		g.Expect(NewDenial(clocktesting.NewFakePassiveClock(time.Now())).Admission().Start(ctx)).To(Succeed())
+	})
 }

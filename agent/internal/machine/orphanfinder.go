@@ -68,12 +68,12 @@ func (s *OrphanFinder) Start(ctx context.Context) error {
 		if news {
 			wait = findAgainAfter
 		}
-		timer := time.NewTimer(wait)
+		timer := s.controller.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-timer.C():
 		}
 	}
 }
