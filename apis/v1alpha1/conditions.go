@@ -217,6 +217,8 @@ const (
 	// ReasonTooManyFailures: more clusters of the fleet have failed than its rolloutStrategy allows, so that nothing more is
 	// begun.
 	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
+	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonClustersHeld: what is left of the fleet's rollout waits for clusters that are frozen or not Ready.
 	ReasonClustersHeld = "ClustersHeld"
 	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be begun until a user

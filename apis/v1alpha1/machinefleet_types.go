@@ -45,6 +45,7 @@ type MachineFleet struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.all) || self.rolloutStrategy.type == 'All'",message="spec.rolloutStrategy.all: only with type All",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressive) || self.rolloutStrategy.type == 'Progressive'",message="spec.rolloutStrategy.progressive: only with type Progressive",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressivePerGroup) || self.rolloutStrategy.type == 'ProgressivePerGroup'",message="spec.rolloutStrategy.progressivePerGroup: only with type ProgressivePerGroup",fieldPath=".rolloutStrategy"
+// +kubebuilder:validation:XValidation:rule="!has(self.approvals) || self.approvals.all(a, has(self.groups) && self.groups.exists(g, g.name == a.group))",message="spec.approvals: each names a group of spec.groups; correct or remove it",fieldPath=".approvals"
 type MachineFleetSpec struct {
 	// clusterSelector chooses accepted Clusters by their labels; empty chooses all of them. A selection that becomes empty
 	// freezes the fleet.
@@ -109,6 +110,14 @@ type MachineFleetSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Groups []MachineFleetGroup `json:"groups,omitempty"`
+
+	// approvals let a revision be applied to groups whose approval is Required. One for another revision than status.revision
+	// does nothing.
+	// +listType=map
+	// +listMapKey=group
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Approvals []MachineFleetApproval `json:"approvals,omitempty"`
 }
 
 // RemovalPolicy says what becomes of the MachineDeployment in a cluster that has left a fleet.
@@ -170,6 +179,35 @@ type MachineFleetGroup struct {
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
 	// +required
 	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+	// approval Required: a template is applied to the group's clusters only after the group and the template's revision are in
+	// spec.approvals. Default NotRequired.
+	// +optional
+	Approval GroupApproval `json:"approval,omitempty"`
+}
+
+// GroupApproval says whether a new template waits for an approval before it is applied to a group.
+//
+// +kubebuilder:validation:Enum=NotRequired;Required
+type GroupApproval string
+
+// The values of GroupApproval.
+const (
+	GroupApprovalNotRequired GroupApproval = "NotRequired"
+	GroupApprovalRequired    GroupApproval = "Required"
+)
+
+// MachineFleetApproval lets a revision be applied to a group.
+type MachineFleetApproval struct {
+	// group is its name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Group string `json:"group"`
+	// revision that is approved, as status.revision has it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Revision string `json:"revision"`
 }
 
 // MachineDeploymentTemplate is what the MachineDeployments of a fleet are made from.

@@ -64,6 +64,10 @@ func (s *scope) planInput(paused bool) plan.Input {
 	in := plan.Input{Strategy: s.fleet.Spec.RolloutStrategy, Revision: s.revision, UnreachablePolicy: s.fleet.Spec.UnreachablePolicy, Paused: paused, Now: s.now}
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
+		approved := v1alpha1.MachineFleetApproval{Group: group.Name, Revision: s.revision}
+		if group.Approval == v1alpha1.GroupApprovalRequired && !slices.Contains(s.fleet.Spec.Approvals, approved) {
+			in.Unapproved = append(in.Unapproved, group.Name)
+		}
 	}
 	for _, m := range s.members {
 		in.Clusters = append(in.Clusters, m.planned())

@@ -175,7 +175,7 @@ func frozen(d decision, sum summary) metav1.Condition {
 func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Condition) {
 	condition = metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue}
 	text := s.standing(d, sum)
-	condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, text
+	condition.Message = text
 	switch {
 	case d.frozen.Frozen:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, d.frozen.Reason, d.frozen.Message
@@ -190,10 +190,8 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 	case d.plan.Breached:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures
 		condition.Message = text + "; more have failed than spec.rolloutStrategy allows, and nothing more is begun: repair these clusters, change the template, or raise maxFailures"
-	case sum.awaitsUser():
-		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
-	case sum.awaitsHeld():
-		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
+	default:
+		condition.Status, condition.Reason = sum.awaits(d.plan)
 	}
 	fact = metav1.Condition{Type: rolledOut, Status: metav1.ConditionFalse, Reason: condition.Reason, Message: condition.Message}
 	if condition.Reason == v1alpha1.ReasonRolloutComplete {
@@ -209,13 +207,20 @@ func (sum *summary) rest() int {
 	return int(sum.counts.Waiting + sum.counts.Progressing + sum.counts.Soaking)
 }
 
-// awaitsUser tells whether nothing is in progress, and nothing can be begun until a user changes something.
-func (sum *summary) awaitsUser() bool {
-	return sum.counts.Progressing+sum.counts.Soaking == 0 && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest()
+// awaits says what a rollout that nothing has stopped waits for: an approval or a user only if nothing is in progress, and
+// clusters that are held only if all the others are through.
+func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
+	idle := sum.counts.Progressing+sum.counts.Soaking == 0
+	switch {
+	case idle && len(p.AwaitingApproval) > 0:
+		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
+	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest():
+		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
+	case len(sum.held) > 0 && len(sum.held) >= sum.rest():
+		return metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonRollingOut
 }
-
-// awaitsHeld tells whether all clusters that are not through are held.
-func (sum *summary) awaitsHeld() bool { return len(sum.held) > 0 && len(sum.held) >= sum.rest() }
 
 // standing counts the clusters, and names those that need a person.
 func (s *scope) standing(d decision, sum summary) string {
@@ -231,6 +236,9 @@ func (s *scope) standing(d decision, sum summary) string {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
 		}
+	}
+	if groups := d.plan.AwaitingApproval; len(groups) > 0 {
+		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
 	}
 	if len(sum.blocked) > 0 {
 		for _, failure := range sum.failures {

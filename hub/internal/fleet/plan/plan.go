@@ -91,6 +91,8 @@ type Input struct {
 	Revision string
 	// Groups are the names of the decision groups, in their order. The clusters that are in none come last.
 	Groups []string
+	// Unapproved are the groups in which nothing may be begun until a user approves the revision.
+	Unapproved []string
 	// Clusters are the members that the revision's snapshot names, in any order.
 	Clusters []Cluster
 	// UnreachablePolicy says whether a wave waits for clusters that are unreachable. Empty is Hold.
@@ -121,6 +123,8 @@ type Plan struct {
 	Done bool
 	// Counts has the number of clusters in each phase after the changes.
 	Counts map[Phase]int
+	// AwaitingApproval names the unapproved groups for which the current wave waits, in their order.
+	AwaitingApproval []string
 	// Held and Failures name clusters, sorted.
 	Held, Failures []string
 	// RecheckAfter is when the time alone changes something; 0 if it does not.
@@ -219,11 +223,28 @@ func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 			return
 		}
 		if open > 0 {
+			p.awaitApproval(in, clusters, w)
 			p.apply(in, rules.limit, clusters, w)
 			return
 		}
 	}
 	p.Done = skipped == 0
+}
+
+// awaitApproval names the unapproved groups that have clusters in a wave which is open.
+func (p *Plan) awaitApproval(in Input, clusters []Cluster, w wave) {
+	for _, group := range in.Unapproved {
+		if slices.ContainsFunc(clusters, func(c Cluster) bool {
+			return c.Group == group && w.has(c) && in.phase(c) == ToApply
+		}) {
+			p.AwaitingApproval = append(p.AwaitingApproval, group)
+		}
+	}
+}
+
+// mayBegin tells whether the revision may be begun in a cluster of the current wave, as far as there is room.
+func (in Input) mayBegin(c Cluster) bool {
+	return !in.Paused && !c.Held && !c.Silent && !c.Blocked && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
 }
 
 // apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in
@@ -238,7 +259,7 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
 	for _, busy := range []bool{true, false} {
 		for i := range clusters {
 			c := &clusters[i]
-			if in.Paused || !w.has(*c) || c.Held || c.Silent || c.Blocked || in.phase(*c) != ToApply || in.busy(*c) != busy {
+			if !w.has(*c) || !in.mayBegin(*c) || in.busy(*c) != busy {
 				continue
 			}
 			if !busy {

@@ -87,6 +87,7 @@ func TestDecide(t *testing.T) {
 		clusters []Cluster
 		paused   bool
 		policy   v1alpha1.UnreachablePolicy
+		awaits   []string // groups
 		want     string
 		done     bool
 		breached bool
@@ -129,6 +130,9 @@ func TestDecide(t *testing.T) {
 		{name: "Fail: none may be in a mandatory group", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", config(0, "None", "9"), "canary"), clusters: with(unreachable(member("a", "canary", ToApply, up))), breached: true},
 		{name: "Fail: not one that has succeeded", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", zero), clusters: with(unreachable(member("a", "rest", Succeeded, up))), want: "x+"},
 		{name: "Fail: it is back", policy: v1alpha1.UnreachableFail, strategy: inSteps("1", zero), clusters: with(member("a", "rest", ToApply, up)), want: "a+"},
+		{name: "an unapproved group waits, others of its wave do not", awaits: []string{"canary"}, strategy: inSteps("1", zero), clusters: with(member("a", "canary", ToApply, up)), want: "x+"},
+		{name: "a later wave waits with it", awaits: []string{"canary"}, strategy: inGroups(zero), clusters: with(member("a", "canary", ToApply, up))},
+		{name: "what has begun is followed", awaits: []string{"canary"}, strategy: inGroups(zero), clusters: with(member("a", "canary", Progressing, up)), want: "a=Succeeded x+ y+"},
 		{name: "what a held cluster reports does not count", strategy: inSteps("1", config(0, "1m", "0")), clusters: with(held(member("a", "rest", Progressing, up))), want: "a=Progressing"},
 		{name: "another revision is begun anew", strategy: inSteps("1", zero), clusters: []Cluster{ofRevision("r1", member("a", "rest", Succeeded, up))}, want: "a+"},
 		{name: "in progress with the one before: first, and in its place", strategy: inSteps("1", zero), clusters: with(ofRevision("r1", member("z", "rest", Progressing, down))), want: "z+"},
@@ -139,7 +143,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, UnreachablePolicy: c.policy, Paused: c.paused, Now: start})
+			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, UnreachablePolicy: c.policy, Unapproved: c.awaits, Paused: c.paused, Now: start})
 			if err != nil {
 				t.Fatal(err)
 			}

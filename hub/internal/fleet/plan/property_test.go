@@ -50,6 +50,7 @@ func drawInput(t *rapid.T) Input {
 func disturb(t *rapid.T, in *Input) {
 	in.Now = in.Now.Add(time.Duration(rapid.IntRange(0, 150).Draw(t, "seconds")) * time.Second)
 	in.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
+	in.Unapproved = rapid.SampledFrom([][]string{nil, nil, {"east"}, {"canary", "west"}}).Draw(t, "unapproved")
 	for i := range in.Clusters {
 		in.Clusters[i].Held = rapid.IntRange(0, 5).Draw(t, "held") == 0
 		in.Clusters[i].Unreachable = in.Clusters[i].Held && rapid.Bool().Draw(t, "unreachable")
@@ -124,6 +125,9 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 		} else if phase == Progressing || ours && phase == Soaking {
 			busy++
 		}
+	}
+	if slices.Contains(in.Unapproved, begun.Group) {
+		t.Fatalf("%s is begun without an approval of its group %s", change.Cluster, begun.Group)
 	}
 	if in.Paused || begun.Held || begun.Record.Revision == in.Revision {
 		t.Fatalf("%s is begun: paused %t, %+v", change.Cluster, in.Paused, begun)
@@ -206,7 +210,7 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 				write(&in, change)
 			}
 		}
-		in.Paused = false
+		in.Paused, in.Unapproved = false, nil
 		for i := range in.Clusters {
 			in.Clusters[i].Held, in.Clusters[i].Unreachable, in.Clusters[i].Observed = false, false, up
 		}
