@@ -107,12 +107,18 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 	return result
 }
 
-// PhaseOf reads how far a MachineDeployment is, and with which revision of the fleet. Both are empty if it is not the
-// fleet's.
-func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (revision string, phase plan.Phase) {
+// Owns tells whether a MachineDeployment is the fleet's.
+func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) bool {
 	r := readRecord(deployment)
-	if r == nil || r.UID != fleet.UID {
-		return "", plan.ToApply
+	return r != nil && r.UID == fleet.UID
+}
+
+// PhaseOf reads how far a MachineDeployment of the fleet is with the template that the fleet has now.
+func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Phase {
+	r := readRecord(deployment)
+	revision, err := revisionOf(&fleet.Spec.Template)
+	if r == nil || r.UID != fleet.UID || err != nil || r.Revision != revision {
+		return plan.ToApply
 	}
-	return r.Revision, r.Phase
+	return r.Phase
 }

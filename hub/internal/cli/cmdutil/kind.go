@@ -21,7 +21,7 @@ const (
 // spellings are what kubectl takes for the same kind.
 var spellings = map[Kind][]string{
 	ClusterKind:    {"cluster", "clusters", "hfc", "cluster.hollowfleet.io", "clusters.hollowfleet.io"},
-	FleetKind:      {"machinefleet", "machinefleets", "fleet", "machinefleet.hollowfleet.io", "machinefleets.hollowfleet.io"},
+	FleetKind:      {"machinefleet", "machinefleets", "fleet", "mfleet", "machinefleet.hollowfleet.io", "machinefleets.hollowfleet.io"},
 	DeploymentKind: {"machinedeployment", "machinedeployments", "md", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
 	SetKind:        {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }

@@ -158,8 +158,8 @@ func growFleet(ctx context.Context, c client.Client, name string) ([]*node, erro
 	slices.SortFunc(deployments.Items, func(a, b v1alpha1.MachineDeployment) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
-		if revision, _ := fleet.PhaseOf(found, deployment); revision == "" {
-			continue // It is not the fleet's.
+		if !fleet.Owns(found, deployment) {
+			continue
 		}
 		branch := &node{name: "Cluster/" + deployment.Namespace}
 		if cluster := byName[deployment.Namespace]; cluster != nil {

@@ -69,8 +69,8 @@ func (s *subject) followFleet(ctx context.Context) error {
 
 // stateOf reads how far a cluster is with the revision that the fleet has now; begun is false if it has not begun there.
 func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (state clusterState, begun bool) {
-	revision, phase := fleet.PhaseOf(of, deployment)
-	if phase == plan.ToApply || revision != of.Status.Revision {
+	phase := fleet.PhaseOf(of, deployment)
+	if phase == plan.ToApply {
 		return clusterState{}, false
 	}
 	state = clusterState{name: deployment.Namespace, phase: phase, total: 1, updated: int64(deployment.Status.UpdatedReplicas)}

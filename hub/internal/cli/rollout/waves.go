@@ -55,6 +55,10 @@ func begins(m fleet.Member) string {
 		return "has begun"
 	case m.Begins:
 		return "at once"
+	case m.Blocked != nil:
+		return "blocked"
+	case m.Held != "":
+		return "held"
 	}
 	return "later"
 }
