@@ -220,3 +220,17 @@ func TestMakersAreRecognised(t *testing.T) {
 		t.Errorf("package %s makes %v", "k8s.io/api/core/v1", got)
 	}
 }
+
+// A driver of another provider may have clients of its own, which pass no other gate than that of the drivers.
+func TestEveryDriverIsGated(t *testing.T) {
+	var kept []string
+	ast.Inspect(parse(t, "work.go"), func(n ast.Node) bool {
+		if assigned, ok := n.(*ast.AssignStmt); ok && types.ExprString(assigned.Lhs[0]) == "drivers[name]" {
+			kept = append(kept, types.ExprString(assigned.Rhs[0]))
+		}
+		return true
+	})
+	if want := []string{"a.gate.Driver(made)"}; !slices.Equal(kept, want) {
+		t.Errorf("drivers are kept as %v, want %v", kept, want)
+	}
+}
