@@ -73,12 +73,7 @@ func (l *downtime) frozenSince(t, now time.Time) time.Duration {
 
 // lost is how long both [a, b] and [c, d] last, without the times in which others acted.
 func (l *downtime) lost(a, b, c, d time.Time) time.Duration {
-	if c.After(a) {
-		a = c
-	}
-	if d.Before(b) {
-		b = d
-	}
+	a, b = shared(a, b, c, d)
 	return max(b.Sub(a)-l.others.within(a, b), 0)
 }
 
@@ -99,15 +94,15 @@ func (l *downtime) last() time.Duration {
 	return i.To.Sub(i.From)
 }
 
-// overlap is how long both [a, b] and [c, d] last.
-func overlap(a, b, c, d time.Time) time.Duration {
+// shared is what both [a, b] and [c, d] have; it ends before it begins if that is nothing.
+func shared(a, b, c, d time.Time) (from, to time.Time) {
 	if c.After(a) {
 		a = c
 	}
 	if d.Before(b) {
 		b = d
 	}
-	return max(b.Sub(a), 0)
+	return a, b
 }
 
 // FrozenSince implements Ledger.
@@ -174,7 +169,8 @@ func (s Uptime) until(now time.Time) Uptime {
 func (s Uptime) within(a, b time.Time) time.Duration {
 	var sum time.Duration
 	for _, interval := range s {
-		sum += overlap(interval.From, interval.To, a, b)
+		from, to := shared(interval.From, interval.To, a, b)
+		sum += max(to.Sub(from), 0)
 	}
 	return sum
 }

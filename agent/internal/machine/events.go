@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // Reasons of events on a Machine, beside the reasons of its conditions and errors. A Machine that comes and goes as
@@ -31,55 +32,50 @@ const (
 	turnsBurstOfOne            = 10
 )
 
-// event is something that happened to a Machine.
-type event struct {
-	kind, reason, action, note string
-}
-
 // usual tells whether e belongs to the usual course of things.
-func (e event) usual() bool {
-	return e.kind == corev1.EventTypeNormal && e.reason != eventRecovered && e.reason != v1alpha1.ReasonHealthy
+func usual(e reconciler.Event) bool {
+	return e.Type == corev1.EventTypeNormal && e.Reason != eventRecovered && e.Reason != v1alpha1.ReasonHealthy
 }
 
 // storyOf tells, in events, what lies between two statuses of a Machine.
-func storyOf(before, after v1alpha1.MachineStatus) []event {
-	var story []event
+func storyOf(before, after v1alpha1.MachineStatus) []reconciler.Event {
+	var story []reconciler.Event
 	switch {
 	case after.ErrorReason != "" && (after.ErrorReason != before.ErrorReason || after.ErrorMessage != before.ErrorMessage):
-		story = append(story, event{corev1.EventTypeWarning, after.ErrorReason, "Reconcile", after.ErrorMessage})
+		story = append(story, reconciler.WarningEvent(after.ErrorReason, "Reconcile", after.ErrorMessage))
 	case after.ErrorReason == "" && (before.ErrorReason == v1alpha1.ErrorCreationTimeout || before.ErrorReason == v1alpha1.ErrorHealthTimeout):
-		story = append(story, event{corev1.EventTypeNormal, eventRecovered, "Reconcile", "The machine is well again after " + before.ErrorReason})
+		story = append(story, reconciler.NormalEvent(eventRecovered, "Reconcile", "The machine is well again after "+before.ErrorReason))
 	default:
 		story = append(story, healthTurn(before, after)...)
 	}
 	if nodeReady := news(before, after, v1alpha1.MachineNodeReadyCondition); nodeReady != nil && nodeReady.Reason == v1alpha1.ReasonNodeNameConflict {
-		story = append(story, event{corev1.EventTypeWarning, nodeReady.Reason, "Observe", nodeReady.Message})
+		story = append(story, reconciler.WarningEvent(nodeReady.Reason, "Observe", nodeReady.Message))
 	}
 	if drained := news(before, after, v1alpha1.MachineDrainedCondition); drained != nil {
 		switch drained.Reason {
 		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook, v1alpha1.ReasonThawLimited:
-			story = append(story, event{corev1.EventTypeNormal, drained.Reason, "Drain", drained.Message})
+			story = append(story, reconciler.NormalEvent(drained.Reason, "Drain", drained.Message))
 		case v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonMisconfiguredBudget:
-			story = append(story, event{corev1.EventTypeWarning, drained.Reason, "Drain", drained.Message})
+			story = append(story, reconciler.WarningEvent(drained.Reason, "Drain", drained.Message))
 		}
 	}
 	return append(story, updateEvents(before, after)...)
 }
 
 // updateEvents returns the event of a change of an update in place.
-func updateEvents(before, after v1alpha1.MachineStatus) []event {
+func updateEvents(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	updated := news(before, after, v1alpha1.MachineUpdatedCondition)
 	if updated == nil {
 		return nil
 	}
 	switch updated.Reason {
 	case v1alpha1.ReasonUpdating:
-		return []event{{corev1.EventTypeNormal, updated.Reason, "Update", "Updating the instance in place"}}
+		return []reconciler.Event{reconciler.NormalEvent(updated.Reason, "Update", "Updating the instance in place")}
 	case v1alpha1.ReasonUpdateFailed, v1alpha1.ReasonInPlaceUnsupported:
-		return []event{{corev1.EventTypeWarning, updated.Reason, "Update", updated.Message}}
+		return []reconciler.Event{reconciler.WarningEvent(updated.Reason, "Update", updated.Message)}
 	case v1alpha1.ReasonUpToDate:
 		if meta.FindStatusCondition(before.Conditions, updated.Type) != nil {
-			return []event{{corev1.EventTypeNormal, eventUpdated, "Update", "The instance is up to date" + versionOf(after)}}
+			return []reconciler.Event{reconciler.NormalEvent(eventUpdated, "Update", "The instance is up to date"+versionOf(after))}
 		}
 	}
 	return nil
@@ -87,15 +83,15 @@ func updateEvents(before, after v1alpha1.MachineStatus) []event {
 
 // healthTurn tells that a Machine which was well is not, or that it is well again. That an update in place takes the Node
 // away for a while is no turn.
-func healthTurn(before, after v1alpha1.MachineStatus) []event {
+func healthTurn(before, after v1alpha1.MachineStatus) []reconciler.Event {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.MachineHealthyCondition)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.MachineHealthyCondition)
 	switch {
 	case was == nil || is == nil || before.Phase == v1alpha1.MachineUpdating || after.Phase == v1alpha1.MachineUpdating:
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		return []event{{corev1.EventTypeWarning, is.Reason, "Observe", "The machine is not well any more: " + cmp.Or(is.Message, is.Reason)}}
+		return []reconciler.Event{reconciler.WarningEvent(is.Reason, "Observe", "The machine is not well any more: "+cmp.Or(is.Message, is.Reason))}
 	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
-		return []event{{corev1.EventTypeNormal, is.Reason, "Observe", "The machine is well again after " + was.Reason}}
+		return []reconciler.Event{reconciler.NormalEvent(is.Reason, "Observe", "The machine is well again after "+was.Reason)}
 	}
 	return nil
 }
@@ -135,8 +131,8 @@ func newRecorder(inner events.EventRecorder, clock clock.PassiveClock, metrics *
 }
 
 // accepts tells whether e is within the bounds.
-func (r *recorder) accepts(machine *v1alpha1.Machine, e event) bool {
-	if e.usual() {
+func (r *recorder) accepts(machine *v1alpha1.Machine, e reconciler.Event) bool {
+	if usual(e) {
 		return r.usual.TryAccept()
 	}
 	one, found := r.ofOne.Load(machine.UID)
@@ -159,17 +155,13 @@ func (r *recorder) sendChanges(machine *v1alpha1.Machine, before v1alpha1.Machin
 
 // repaired tells that a Machine's instance was made anew.
 func (r *recorder) repaired(machine *v1alpha1.Machine, why string) {
-	r.send(machine, event{corev1.EventTypeWarning, eventRepaired, "Repair", "Making the instance anew: " + why})
+	r.send(machine, reconciler.WarningEvent(eventRepaired, "Repair", "Making the instance anew: "+why))
 }
 
-func (r *recorder) send(machine *v1alpha1.Machine, e event) {
-	const longest = 1024 // the API server's limit for a note
+func (r *recorder) send(machine *v1alpha1.Machine, e reconciler.Event) {
 	if !r.accepts(machine, e) {
-		r.metrics.droppedEvents.WithLabelValues(e.kind).Inc()
+		r.metrics.droppedEvents.WithLabelValues(e.Type).Inc()
 		return
 	}
-	if len(e.note) > longest {
-		e.note = e.note[:longest]
-	}
-	r.inner.Eventf(machine, nil, e.kind, e.reason, e.action, "%s", e.note)
+	e.Send(r.inner, machine)
 }

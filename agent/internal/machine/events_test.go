@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 func TestEventsTellOfTurnsAndOfNothingUsual(t *testing.T) {
@@ -46,7 +47,7 @@ func TestEventsTellOfTurnsAndOfNothingUsual(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := ""
 			for _, e := range storyOf(test.before, test.after) {
-				got += e.kind + " " + e.reason
+				got += e.Type + " " + e.Reason
 			}
 			if got != test.want {
 				t.Errorf("tells %q, want %q", got, test.want)
@@ -72,8 +73,8 @@ func TestEventsAreBoundedAndTheDroppedOnesCounted(t *testing.T) {
 		m.UID = types.UID(uid)
 		return m
 	}
-	warning := event{corev1.EventTypeWarning, v1alpha1.ReasonNodeNotReady, "Observe", "x"}
-	usual := event{corev1.EventTypeNormal, v1alpha1.ReasonDraining, "Drain", "x"}
+	warning := reconciler.WarningEvent(v1alpha1.ReasonNodeNotReady, "Observe", "x")
+	usual := reconciler.NormalEvent(v1alpha1.ReasonDraining, "Drain", "x")
 	dropped := func(kind string) float64 { return testutil.ToFloat64(metrics.droppedEvents.WithLabelValues(kind)) }
 
 	for range 40 {
