@@ -43,7 +43,7 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 			served[resource.Name] = resource
 		}
 		for name, short := range map[string]string{
-			"clusters": "hfc", "machinefleets": "fleet", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
+			"clusters": "hfc", "machinefleets": "mfleet", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
 		} {
 			g.Expect(served).To(HaveKey(name))
 			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)

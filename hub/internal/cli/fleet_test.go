@@ -227,3 +227,32 @@ func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
 	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(d), d)).To(Succeed())
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.37.1"))
 }
+
+func TestAGroupIsApproved(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	fleet := &v1alpha1.MachineFleet{}
+	read := func() *v1alpha1.MachineFleet {
+		f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+		return fleet
+	}
+	f.fails(4, "needs no approval", "rollout approve machinefleet NAME --group canary")
+	f.fails(3, `no group "other"`, "rollout approve machinefleet NAME --group other")
+	f.fails(2, "unknown kind", "rollout approve machinedeployment workers -n NAME")
+	read().Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired
+	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.reconcile()
+	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("approv"))
+	f.Expect(f.succeeds("rollout approve machinefleet NAME --dry-run")).To(ContainSubstring("(dry run)"))
+	f.Expect(read().Spec.Approvals).To(BeEmpty())
+	f.Expect(f.succeeds("rollout approve machinefleet NAME")).To(MatchRegexp("approved for revision [0-9a-f]+: canary"))
+	f.Expect(read().Spec.Approvals).To(ConsistOf(v1alpha1.MachineFleetApproval{Group: "canary", Revision: read().Status.Revision}))
+	f.Expect(f.succeeds("rollout approve machinefleet NAME --group canary")).To(ContainSubstring("approved already"))
+	f.settle()
+	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("2 of 2 clusters updated"))
+
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.2 --approve")
+	f.reconcile()
+	f.Expect(read().Spec.Approvals).To(ConsistOf(v1alpha1.MachineFleetApproval{Group: "canary", Revision: fleet.Status.Revision}))
+}

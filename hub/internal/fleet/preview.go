@@ -122,3 +122,6 @@ func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploymen
 	}
 	return r.Phase
 }
+
+// Revision is that of the fleet's present template.
+func Revision(fleet *v1alpha1.MachineFleet) (string, error) { return revisionOf(&fleet.Spec.Template) }

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type upgradeOptions struct {
 	kubelet string
 	wait    bool
+	approve bool
 	timeout time.Duration
 	dryRun  *cmdutil.DryRun
 }
@@ -56,6 +58,7 @@ Interrupting --wait does not stop the upgrade.`,
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
+	c.Flags().BoolVar(&o.approve, "approve", false, "also approve the upgrade for every group of the fleet whose approval is Required")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
@@ -65,19 +68,32 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.approve && s.fleet == nil {
+		return nil, cmdutil.Usage("--approve: only groups of a machinefleet are approved")
+	}
 	field := s.kubelet()
 	before := *field
 	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
 	if err := s.preview(ctx, o); err != nil {
 		return nil, err
 	}
-	if before == o.kubelet {
+	if before == o.kubelet && !o.approve {
 		s.printf("has kubelet %s already", o.kubelet)
 	} else {
-		if err := s.change(ctx, func() { *field = o.kubelet }); err != nil {
+		var approveErr error
+		err := s.change(ctx, func() {
+			if *field = o.kubelet; o.approve {
+				approveErr = approveAll(s.fleet)
+			}
+		})
+		if err := errors.Join(approveErr, err); err != nil {
 			return nil, err
 		}
-		s.printf("upgraded from kubelet %s to %s", before, o.kubelet)
+		if before == o.kubelet {
+			s.printf("approved with kubelet %s, which it has already", o.kubelet)
+		} else {
+			s.printf("upgraded from kubelet %s to %s", before, o.kubelet)
+		}
 	}
 	switch {
 	case o.dryRun.Active():
