@@ -219,6 +219,8 @@ const (
 	ReasonTooManyFailures = "TooManyFailures"
 	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
 	ReasonAwaitingApproval = "AwaitingApproval"
+	// ReasonOutsideMaintenanceWindow: the current wave of the fleet's rollout waits for a maintenance window.
+	ReasonOutsideMaintenanceWindow = "OutsideMaintenanceWindow"
 	// ReasonClustersHeld: what is left of the fleet's rollout waits for clusters that are frozen or not Ready.
 	ReasonClustersHeld = "ClustersHeld"
 	// ReasonClustersBlocked: what is left of the fleet's rollout waits for clusters in which nothing can be begun until a user

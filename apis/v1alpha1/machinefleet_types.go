@@ -93,6 +93,15 @@ type MachineFleetSpec struct {
 	// +optional
 	UnreachablePolicy UnreachablePolicy `json:"unreachablePolicy,omitempty"`
 
+	// maintenanceWindows are when a template may be begun. Outside of them nothing is begun in the clusters that they choose;
+	// what has begun goes on, and other changes than of the template are made at any time. A cluster that none of them chooses is
+	// always open; one that several choose is open with each of them.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	MaintenanceWindows []MaintenanceWindow `json:"maintenanceWindows,omitempty"`
+
 	// paused keeps the hub from changing any MachineDeployment of the fleet. What has begun goes on in the clusters and is
 	// followed. Default false.
 	// +optional
@@ -183,6 +192,37 @@ type MachineFleetGroup struct {
 	// spec.approvals. Default NotRequired.
 	// +optional
 	Approval GroupApproval `json:"approval,omitempty"`
+}
+
+// MaintenanceWindow is a time that comes again and again.
+type MaintenanceWindow struct {
+	// name of the window.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// schedule is when it opens: minute, hour, day of month, month and day of week, as in crontab.
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[-0-9A-Za-z*/,? ]+$`
+	// +required
+	Schedule string `json:"schedule"`
+	// duration is how long it stays open, in hours, minutes and seconds, such as 4h30m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s)+$`
+	// +required
+	Duration metav1.Duration `json:"duration"`
+	// timeZone of schedule, as the IANA time zone database names it, such as Europe/Berlin. Default UTC.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`
+	// +optional
+	TimeZone string `json:"timeZone,omitempty"`
+	// clusterSelector chooses clusters by their labels. Default: all of the fleet's.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 }
 
 // GroupApproval says whether a new template waits for an approval before it is applied to a group.

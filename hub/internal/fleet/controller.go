@@ -75,6 +75,9 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	s.fleet = fleet
 	report(s, d, now)
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
+	if !s.opensAt.IsZero() {
+		next = next.NoLaterThan(s.opensAt.Sub(now))
+	}
 	if !equality.Semantic.DeepEqual(before, &fleet.Status) {
 		wait := c.throttle.BackoffDelay(fleet.UID, urgent(before, &fleet.Status), countsInterval, now)
 		next.DeferStatus = wait > 0

@@ -40,6 +40,8 @@ func progressEvent(before, after *metav1.Condition, revision string) *reconciler
 		return new(reconciler.NormalEvent("RolloutPaused", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingApproval:
 		return new(reconciler.NormalEvent("RolloutAwaitsApproval", "Rollout", after.Message))
+	case v1alpha1.ReasonOutsideMaintenanceWindow:
+		return new(reconciler.NormalEvent("RolloutAwaitsWindow", "Rollout", after.Message))
 	case v1alpha1.ReasonClustersHeld:
 		return new(reconciler.NormalEvent("RolloutAwaitsClusters", "Rollout", after.Message))
 	}

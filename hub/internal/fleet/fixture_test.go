@@ -97,6 +97,14 @@ func (f *fixture) try() error {
 	return err
 }
 
+// result reconciles, and returns when the hub wants to do so again.
+func (f *fixture) result() reconcile.Result {
+	f.t.Helper()
+	result, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
+	f.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
 func (f *fixture) reconcile() {
 	f.t.Helper()
 	f.Expect(f.try()).To(Succeed())

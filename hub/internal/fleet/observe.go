@@ -43,6 +43,8 @@ type member struct {
 	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
 	// MachineDeployment.
 	unreachable bool
+	// closed: the present revision is not begun there until a maintenance window opens.
+	closed bool
 	// blocked says why nothing can be begun there; nil if something can.
 	blocked *problem
 }
@@ -55,6 +57,9 @@ type scope struct {
 	// members are those that are selected and those that left in the middle of the revision, by name. left are all that do
 	// not match the selector any more and have a MachineDeployment of the fleet.
 	members, left []*member
+	windows       []window
+	// opensAt is when the first window opens for which a member waits; zero if none does.
+	opensAt time.Time
 	// invalid is the first field of the spec that cannot be used; unused are overrides and groups without a cluster.
 	invalid *problem
 	unused  []string
@@ -85,8 +90,10 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, fleet *v
 		return nil, fmt.Errorf("listing machine deployments: %w", err)
 	}
 	chosen, invalid := newSelectors(fleet)
-	if invalid != nil {
-		s.invalid = invalid
+	if invalid == nil {
+		s.windows, invalid = newWindows(fleet, now)
+	}
+	if s.invalid = invalid; invalid != nil {
 		return s, nil
 	}
 	byNamespace := map[string]*v1alpha1.MachineDeployment{}
@@ -174,6 +181,9 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	removable := !m.matches && fleet.Spec.RemovalPolicy == v1alpha1.RemovalDelete && m.held == ""
 	if !m.selected && (!current || removable) {
 		return nil
+	}
+	if !current {
+		s.await(m)
 	}
 	s.members = append(s.members, m)
 	return c.addProblem(ctx, reader, s, m)
@@ -294,7 +304,7 @@ func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.M
 // planned is what the planner needs to know of a member.
 func (m *member) planned() plan.Cluster {
 	cluster := plan.Cluster{
-		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: m.blocked != nil,
+		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: m.blocked != nil, Closed: m.closed,
 	}
 	if d := m.deployment; d != nil {
 		cluster.Observed = plan.Observed{

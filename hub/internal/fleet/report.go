@@ -214,6 +214,8 @@ func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
 	switch {
 	case idle && len(p.AwaitingApproval) > 0:
 		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
+	case idle && len(p.Closed) > 0:
+		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
 	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest():
 		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
 	case len(sum.held) > 0 && len(sum.held) >= sum.rest():
@@ -239,6 +241,10 @@ func (s *scope) standing(d decision, sum summary) string {
 	}
 	if groups := d.plan.AwaitingApproval; len(groups) > 0 {
 		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
+	}
+	if len(d.plan.Closed) > 0 {
+		text += fmt.Sprintf("; outside of their maintenance windows, the first of which opens at %s: %s",
+			s.opensAt.UTC().Format(time.RFC3339), reconciler.ListFew(d.plan.Closed))
 	}
 	if len(sum.blocked) > 0 {
 		for _, failure := range sum.failures {

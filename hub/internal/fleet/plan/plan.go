@@ -79,6 +79,8 @@ type Cluster struct {
 	Silent bool
 	// Blocked: nothing can be begun there until a user changes something. What has begun is followed.
 	Blocked bool
+	// Closed: nothing is begun there for the time being. What has begun is followed.
+	Closed bool
 
 	// policy is what holds for a cluster that is unreachable; empty for others.
 	policy v1alpha1.UnreachablePolicy
@@ -125,6 +127,8 @@ type Plan struct {
 	Counts map[Phase]int
 	// AwaitingApproval names the unapproved groups for which the current wave waits, in their order.
 	AwaitingApproval []string
+	// Closed names the clusters of the current wave that are not begun for that alone.
+	Closed []string
 	// Held and Failures name clusters, sorted.
 	Held, Failures []string
 	// RecheckAfter is when the time alone changes something; 0 if it does not.
@@ -224,6 +228,7 @@ func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 		}
 		if open > 0 {
 			p.awaitApproval(in, clusters, w)
+			p.awaitWindow(in, clusters, w)
 			p.apply(in, rules.limit, clusters, w)
 			return
 		}
@@ -242,9 +247,20 @@ func (p *Plan) awaitApproval(in Input, clusters []Cluster, w wave) {
 	}
 }
 
+// awaitWindow names the clusters of a wave which is open that could be begun if they were not closed.
+func (p *Plan) awaitWindow(in Input, clusters []Cluster, w wave) {
+	for _, c := range clusters {
+		if c.Closed && w.has(c) {
+			if c.Closed = false; in.mayBegin(c) {
+				p.Closed = append(p.Closed, c.Name)
+			}
+		}
+	}
+}
+
 // mayBegin tells whether the revision may be begun in a cluster of the current wave, as far as there is room.
 func (in Input) mayBegin(c Cluster) bool {
-	return !in.Paused && !c.Held && !c.Silent && !c.Blocked && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
+	return !in.Paused && !c.Held && !c.Silent && !c.Blocked && !c.Closed && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
 }
 
 // apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in

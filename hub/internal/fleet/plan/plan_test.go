@@ -59,6 +59,8 @@ func held(c Cluster) Cluster { c.Held = true; return c }
 
 func unreachable(c Cluster) Cluster { c.Unreachable = true; return held(c) }
 
+func closed(c Cluster) Cluster { c.Closed = true; return c }
+
 func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
 
 // words says what a plan changes: "a+" for a cluster that is begun, "a=Phase" for another change.
@@ -133,6 +135,10 @@ func TestDecide(t *testing.T) {
 		{name: "an unapproved group waits, others of its wave do not", awaits: []string{"canary"}, strategy: inSteps("1", zero), clusters: with(member("a", "canary", ToApply, up)), want: "x+"},
 		{name: "a later wave waits with it", awaits: []string{"canary"}, strategy: inGroups(zero), clusters: with(member("a", "canary", ToApply, up))},
 		{name: "what has begun is followed", awaits: []string{"canary"}, strategy: inGroups(zero), clusters: with(member("a", "canary", Progressing, up)), want: "a=Succeeded x+ y+"},
+		{name: "a closed cluster is not begun", strategy: inSteps("1", zero), clusters: with(closed(member("a", "rest", ToApply, up))), want: "x+"},
+		{name: "its wave waits for it", strategy: inGroups(zero), clusters: with(closed(member("a", "canary", ToApply, up)))},
+		{name: "what has begun in it is followed", strategy: inSteps("1", zero), clusters: with(closed(member("a", "rest", Progressing, up))), want: "a=Succeeded x+"},
+		{name: "in progress with the one before and closed: it keeps its place", strategy: inSteps("1", zero), clusters: with(closed(ofRevision("r1", member("z", "rest", Progressing, down))))},
 		{name: "what a held cluster reports does not count", strategy: inSteps("1", config(0, "1m", "0")), clusters: with(held(member("a", "rest", Progressing, up))), want: "a=Progressing"},
 		{name: "another revision is begun anew", strategy: inSteps("1", zero), clusters: []Cluster{ofRevision("r1", member("a", "rest", Succeeded, up))}, want: "a+"},
 		{name: "in progress with the one before: first, and in its place", strategy: inSteps("1", zero), clusters: with(ofRevision("r1", member("z", "rest", Progressing, down))), want: "z+"},

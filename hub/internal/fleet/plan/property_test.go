@@ -53,6 +53,7 @@ func disturb(t *rapid.T, in *Input) {
 	in.Unapproved = rapid.SampledFrom([][]string{nil, nil, {"east"}, {"canary", "west"}}).Draw(t, "unapproved")
 	for i := range in.Clusters {
 		in.Clusters[i].Held = rapid.IntRange(0, 5).Draw(t, "held") == 0
+		in.Clusters[i].Closed = rapid.IntRange(0, 5).Draw(t, "closed") == 0
 		in.Clusters[i].Unreachable = in.Clusters[i].Held && rapid.Bool().Draw(t, "unreachable")
 		in.Clusters[i].Observed = rapid.SampledFrom([]Observed{up, up, down, bad}).Draw(t, "observed")
 	}
@@ -129,7 +130,7 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 	if slices.Contains(in.Unapproved, begun.Group) {
 		t.Fatalf("%s is begun without an approval of its group %s", change.Cluster, begun.Group)
 	}
-	if in.Paused || begun.Held || begun.Record.Revision == in.Revision {
+	if in.Paused || begun.Closed || begun.Held || begun.Record.Revision == in.Revision {
 		t.Fatalf("%s is begun: paused %t, %+v", change.Cluster, in.Paused, begun)
 	}
 	mandatory := mandatoryOf(in.Strategy)
@@ -212,7 +213,7 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 		}
 		in.Paused, in.Unapproved = false, nil
 		for i := range in.Clusters {
-			in.Clusters[i].Held, in.Clusters[i].Unreachable, in.Clusters[i].Observed = false, false, up
+			in.Clusters[i].Held, in.Clusters[i].Unreachable, in.Clusters[i].Closed, in.Clusters[i].Observed = false, false, false, up
 		}
 		for range 6*len(in.Clusters) + 1 {
 			p := decide(t, in)
