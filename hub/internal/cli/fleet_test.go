@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +245,7 @@ func TestAGroupIsApproved(t *testing.T) {
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
 	f.reconcile()
 	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("approv"))
+	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(`1 +canary .* after approval`))
 	f.Expect(f.succeeds("rollout approve machinefleet NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(read().Spec.Approvals).To(BeEmpty())
 	f.Expect(f.succeeds("rollout approve machinefleet NAME")).To(MatchRegexp("approved for revision [0-9a-f]+: canary"))
@@ -255,4 +257,17 @@ func TestAGroupIsApproved(t *testing.T) {
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.2 --approve")
 	f.reconcile()
 	f.Expect(read().Spec.Approvals).To(ConsistOf(v1alpha1.MachineFleetApproval{Group: "canary", Revision: fleet.Status.Revision}))
+}
+
+func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	fleet := &v1alpha1.MachineFleet{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	opens := time.Now().UTC().Add(12 * time.Hour)
+	fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{
+		Name: "night", Schedule: fmt.Sprintf("30 %d * * *", opens.Hour()), Duration: metav1.Duration{Duration: time.Hour},
+	}}
+	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(fmt.Sprintf(`1 +canary .* from [-0-9]+T%02d:30:00Z`, opens.Hour())))
 }

@@ -55,6 +55,10 @@ type Member struct {
 	Held string
 	// Blocked says why nothing can be begun there until a user changes something; nil if something can.
 	Blocked *Problem
+	// Unapproved: its group waits for an approval.
+	Unapproved bool
+	// OpensAt is when its next maintenance window opens; zero if it need not wait for one.
+	OpensAt time.Time
 	// Begins: the hub would begin with the revision there now.
 	Begins bool
 }
@@ -95,6 +99,10 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 	if result.Phase == plan.Failed || result.Phase == plan.TimedOut {
 		failure := s.failure(m)
 		result.Failure = failure.exported()
+	}
+	result.Unapproved = slices.Contains(s.planInput(true).Unapproved, m.group)
+	if m.closed {
+		result.OpensAt, _ = closed(s.windows, m.cluster)
 	}
 	for i, wave := range p.Waves {
 		if slices.Contains(wave.Clusters, m.cluster.Name) {

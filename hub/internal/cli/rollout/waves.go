@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -59,6 +60,10 @@ func begins(m fleet.Member) string {
 		return "blocked"
 	case m.Held != "":
 		return "held"
+	case m.Unapproved:
+		return "after approval"
+	case !m.OpensAt.IsZero():
+		return "from " + m.OpensAt.UTC().Format(time.RFC3339)
 	}
 	return "later"
 }
