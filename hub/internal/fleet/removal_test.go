@@ -1,0 +1,61 @@
+package fleet
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func deleting(fleet *v1alpha1.MachineFleet) { fleet.Spec.RemovalPolicy = v1alpha1.RemovalDelete }
+
+func TestAClusterThatLeavesKeepsItsMachineDeployment(t *testing.T) {
+	f := newFixture(t, 3, inSteps(2, 0))
+	f.settle()
+	f.label(2, testLabel, "")
+	f.reconcile()
+	f.Expect(f.deployment(2)).NotTo(BeNil(), "Orphan is the default")
+	f.Expect(f.status().Clusters.Selected).To(BeEquivalentTo(2))
+	f.upgrade("v1.37.0")
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.36.2"), "it is left as it was")
+}
+
+func TestAClusterThatLeavesLosesItsMachineDeploymentByPolicy(t *testing.T) {
+	f := newFixture(t, 4, both(inSteps(2, 0), deleting))
+	f.settle()
+	f.freeze(3, true)
+	f.label(2, testLabel, "")
+	f.label(3, testLabel, "")
+	f.reconcile()
+	f.Expect(f.deployment(2)).To(BeNil())
+	f.Expect(f.deployment(3)).NotTo(BeNil(), "nothing is deleted where it is frozen")
+	f.freeze(3, false)
+	f.reconcile()
+	f.Expect(f.deployment(3)).To(BeNil())
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, -, -"))
+
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.ClusterSelector.MatchLabels[testLabel] = "mistyped" })
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, -, -"), "a selection that is empty is no order")
+	f.status()
+	f.Expect(f.condition(v1alpha1.FrozenCondition)).To(HaveField("Reason", v1alpha1.ReasonSelectionEmptied))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("correct the selector"))
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, -, -"), "frozen means frozen")
+}
+
+// A MachineDeployment of the fleet's name that the fleet did not make is never deleted.
+func TestAForeignMachineDeploymentIsNeverDeleted(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(2, 0), deleting))
+	f.settle()
+	f.edit(1, func(d *v1alpha1.MachineDeployment) { delete(d.Annotations, v1alpha1.FleetRecordAnnotation) })
+	f.reconcile()
+	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonNotAdopted),
+		HaveField("Message", ContainSubstring("set spec.adopt")))))
+	f.label(1, testLabel, "")
+	f.reconcile()
+	f.Expect(f.deployment(1)).NotTo(BeNil())
+}

@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+// largestStatus is what the status of 1,000 clusters may take up.
+const largestStatus = 64 << 10
+
+// largeScope is a fleet in the middle of a rollout whose clusters have the longest names, and of which each is in another
+// state than the next, with long messages.
+func largeScope(t testing.TB, clusters int) *scope {
+	t.Helper()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	labels := map[string]string{"app": "x"}
+	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "f", UID: "f"}, Spec: v1alpha1.MachineFleetSpec{
+		Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
+			Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		}},
+	}}
+	inSteps(clusters/10, time.Minute)(fleet)
+	for i := range 20 {
+		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{
+			Name: fmt.Sprintf("%s%02d", strings.Repeat("g", 61), i), Approval: v1alpha1.GroupApprovalRequired,
+		})
+	}
+	fleet.Spec.RolloutStrategy.Progressive.MaxFailures = intstr.FromInt(clusters)
+	s := &scope{fleet: fleet, now: now}
+	var err error
+	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
+		t.Fatal(err)
+	}
+	phases := []plan.Phase{plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.TimedOut}
+	for i := range clusters {
+		name := fmt.Sprintf("%s%04d", strings.Repeat("c", 59), i)
+		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, matches: true, selected: true}
+		content := newApplied(fleet, name, new(int32(3)))
+		m.record = newRecord(fleet, plan.Record{Revision: s.revision, Phase: phases[i%len(phases)], Since: now}, "")
+		if m.deployment, err = content.create("f", m.record); err != nil {
+			t.Fatal(err)
+		}
+		m.replicas = content.Spec.Replicas
+		m.deployment.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded,
+			Message: strings.Repeat("a long message; ", 256),
+		}}
+		switch i % 5 {
+		case 0:
+			m.held = strings.Repeat("frozen for long; ", 256)
+		case 1:
+			m.blocked = &problem{v1alpha1.ReasonWriteRefused, strings.Repeat("refused at length; ", 256)}
+		case 2:
+			m.group = fleet.Spec.Groups[1+i%20].Name
+		case 3:
+			m.closed = true
+		}
+		s.members = append(s.members, m)
+		s.unused = append(s.unused, groupField(strings.Repeat("g", 63)))
+	}
+	return s
+}
+
+func TestTheStatusOfAThousandClustersIsSmall(t *testing.T) {
+	s := largeScope(t, 1000)
+	report(s, decide(s), s.now)
+	text, err := json.Marshal(s.fleet.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the status of 1,000 clusters has %d bytes", len(text))
+	if len(text) > largestStatus {
+		t.Errorf("the status of 1,000 clusters has %d bytes, more than %d", len(text), largestStatus)
+	}
+	if n := len([]rune(s.fleet.Status.Message)); n > conditions.MaxMessage {
+		t.Errorf("the message has %d characters", n)
+	}
+	if n := len(s.fleet.Status.Failures); n != mostFailures {
+		t.Errorf("%d failures are named, not %d", n, mostFailures)
+	}
+}
+
+func BenchmarkDecideFor500Clusters(b *testing.B) {
+	s := largeScope(b, 500)
+	for b.Loop() {
+		decide(s)
+	}
+}
+
+// A decision for 500 clusters is to take 100 ms. A machine that is shared may need ten times as long.
+func TestADecisionFor500ClustersIsFast(t *testing.T) {
+	result := testing.Benchmark(BenchmarkDecideFor500Clusters)
+	t.Logf("one decision for 500 clusters takes %s", time.Duration(result.NsPerOp()))
+	if result.NsPerOp() > time.Second.Nanoseconds() {
+		t.Errorf("one decision for 500 clusters takes %s", time.Duration(result.NsPerOp()))
+	}
+}
