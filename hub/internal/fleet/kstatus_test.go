@@ -1,0 +1,73 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+)
+
+// midRollout upgrades the first cluster of a fleet that has settled.
+func (f *fixture) midRollout() {
+	f.t.Helper()
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+}
+
+// Each state of a MachineFleet, with its conditions and what the kstatus library makes of them.
+func TestKStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		make  func(*fixture)
+		ready metav1.ConditionStatus
+		// kind is Reconciling or Stalled, and reason its reason; both are empty for neither.
+		kind, reason string
+		want         status.Status
+	}{
+		"in the middle of a rollout": {(*fixture).midRollout, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
+		"rolled out":                 {(*fixture).settle, metav1.ConditionTrue, "", "", status.CurrentStatus},
+		"paused in the middle of a rollout": {func(f *fixture) {
+			f.midRollout()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true })
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPaused, status.InProgressStatus},
+		"waiting for an approval": {func(f *fixture) {
+			f.settle()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Groups[0].Approval = v1alpha1.GroupApprovalRequired })
+			f.upgrade("v1.37.0")
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAwaitingApproval, status.InProgressStatus},
+		"waiting for a maintenance window": {func(f *fixture) {
+			f.settle()
+			f.update(func(fleet *v1alpha1.MachineFleet) {
+				fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "leap", Schedule: "0 0 29 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
+			})
+			f.upgrade("v1.37.0")
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonOutsideMaintenanceWindow, status.InProgressStatus},
+		"too many clusters failed": {func(f *fixture) { f.midRollout(); f.says(true, 0); f.reconcile() },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyFailures, status.FailedStatus},
+		"a kubelet that is older": {func(f *fixture) { f.settle(); f.upgrade("v1.36.1") },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonKubeletDowngrade, status.FailedStatus},
+		"no cluster is selected any more": {func(f *fixture) { f.settle(); f.label(0, testLabel, ""); f.label(1, testLabel, "") },
+			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonSelectionEmptied, status.FailedStatus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, inSteps(1, 0))
+			test.make(f)
+			conditions := f.status().Conditions
+			f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(test.ready), f.fleet.Status.Message)
+			for _, kind := range []string{v1alpha1.ReconcilingCondition, v1alpha1.StalledCondition} {
+				if kind == test.kind {
+					f.Expect(f.condition(kind)).To(HaveField("Reason", test.reason), f.fleet.Status.Message)
+				} else {
+					f.Expect(meta.FindStatusCondition(conditions, kind)).To(BeNil(), kind)
+				}
+			}
+			f.Expect(testenv.KStatus(t, f.fleet)).To(Equal(test.want))
+		})
+	}
+}
