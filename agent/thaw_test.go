@@ -61,7 +61,9 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	})
 	f.accept()
 	f.waitThawed()
-	f.Expect(metric(f, metrics, "hollowfleet_relist_duration_seconds")).To(Equal(1.0), "the start lists too")
+	// On a busy machine a probe may be late, and then the agent lists again.
+	listed := metric(f, metrics, "hollowfleet_relist_duration_seconds")
+	f.Expect(listed).To(BeNumerically(">=", 1), "the start lists too")
 	f.Expect(metric(f, metrics, "hollowfleet_frozen")).To(BeZero())
 	f.Expect(metric(f, metrics, "hollowfleet_frozen_seconds_total")).To(BeNumerically(">", 0))
 	f.Expect(metric(f, metrics, "hollowfleet_freezes_total", "reason=Starting")).To(Equal(1.0))
@@ -92,7 +94,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	}
 	hub.set(false)
 	f.waitThawed()
-	f.Expect(metric(f, metrics, "hollowfleet_relist_duration_seconds")).To(BeNumerically(">=", 2.0))
+	f.Expect(metric(f, metrics, "hollowfleet_relist_duration_seconds")).To(BeNumerically(">", listed))
 	left := func() (left int) {
 		for _, machine := range machines {
 			if err := f.exists(&v1alpha1.Machine{}, f.cluster, machine.Name)(); !apierrors.IsNotFound(err) {

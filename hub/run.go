@@ -176,7 +176,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	fleets, err := fleet.New(fleet.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now})
+	fleets, err := fleet.New(fleet.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now, Namespace: options.Namespace})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ const (
 	MachineSetNameLabel = "hollowfleet.io/machine-set-name"
 	// MachineDeploymentNameLabel names the MachineDeployment above a MachineSet or Machine. Written by the hub.
 	MachineDeploymentNameLabel = "hollowfleet.io/machine-deployment-name"
-	// MachineFleetNameLabel names the MachineFleet that a MachineDeployment belongs to. It is for selection only: nothing is
+	// MachineFleetNameLabel names the MachineFleet that a MachineDeployment, or a ControllerRevision with a template, belongs to. It is for selection only: nothing is
 	// ever decided by it. Written by the hub.
 	MachineFleetNameLabel = "hollowfleet.io/machine-fleet-name"
 	// MachineTemplateHashLabel tells the MachineSets of one MachineDeployment, and their Machines, apart.
@@ -76,6 +76,9 @@ const (
 	// its spec.adopt is set.
 	FleetRecordAnnotation  = "hollowfleet.io/fleet-record"
 	FleetAppliedAnnotation = "hollowfleet.io/fleet-applied"
+	// FleetRevisionAnnotation on a ControllerRevision in HubNamespace is the revision of the MachineFleet's template that it
+	// keeps, as status.revision had it. Written by the hub.
+	FleetRevisionAnnotation = "hollowfleet.io/fleet-revision"
 	// AutoscalerRevisionAnnotation repeats RevisionAnnotation on a MachineSet under the name that
 	// cluster-autoscaler's clusterapi provider reads. Written by the hub.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"

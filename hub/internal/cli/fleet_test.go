@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -65,8 +66,10 @@ func newFleetFixture(t *testing.T) *fleetFixture {
 			}},
 		},
 	})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}
+	f.Expect(client.IgnoreAlreadyExists(f.client.Create(t.Context(), namespace))).To(Succeed())
 	logic, err := hubfleet.New(hubfleet.Deps{
-		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Agents: &freeze.Agents{}, Clock: f.clock,
+		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Agents: &freeze.Agents{}, Clock: f.clock, Namespace: v1alpha1.HubNamespace,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(f.client, f.client, logic)
@@ -207,7 +210,6 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("is paused, 0 of 2 clusters updated"))
 	f.Expect(f.succeeds("rollout resume fleet/NAME")).To(ContainSubstring("resumed"))
-	f.fails(2, "unknown kind", "rollout undo fleet/NAME")
 }
 
 func TestAFleetIsFrozenAndUnfrozen(t *testing.T) {
@@ -270,4 +272,31 @@ func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
 	}}
 	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(fmt.Sprintf(`1 +canary .* from [-0-9]+T%02d:30:00Z`, opens.Hour())))
+}
+
+func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
+	f := newFleetFixture(t)
+	f.fails(3, "has no revision before its present template; it has none", "rollout undo fleet/NAME")
+	f.settle()
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.reconcile()
+	f.report(f.clusters[0], true)
+	f.reconcile()
+	history := f.succeeds("rollout history machinefleet NAME")
+	f.Expect(history).To(MatchRegexp(`1 +1 +v1.36.2`), "the cluster that is not the canary")
+	f.Expect(history).To(MatchRegexp(`2 +\* +1 +v1.37.1`))
+	f.Expect(f.succeeds("rollout history machinefleet NAME --revision 1")).To(ContainSubstring("kubelet: v1.36.2"))
+	f.Expect(f.succeeds("rollout history machinefleet NAME -o name")).To(ContainSubstring("controllerrevision"))
+	f.Expect(f.completes("rollout undo machinefleet "+f.name, "--to-revision=")).To(ContainElement(HavePrefix("1")))
+
+	f.fails(4, "add --allow-downgrade", "rollout undo fleet/NAME")
+	f.fails(3, "has no revision 7 (any more); it has 1, 2", "rollout undo fleet/NAME --to-revision 7 --allow-downgrade")
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"))
+	f.Expect(f.succeeds("rollout undo fleet/NAME --allow-downgrade --dry-run")).To(ContainSubstring("rolled back to revision 1 (dry run)"))
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"))
+	f.Expect(f.succeeds("rollout undo fleet/NAME --allow-downgrade")).To(ContainSubstring("rolled back to revision 1"))
+	f.Expect(f.kubelet()).To(Equal("v1.36.2"))
+	f.settle()
+	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
+	f.Expect(f.succeeds("rollout undo fleet/NAME --to-revision 3")).To(ContainSubstring("has the template of revision 3 already"))
 }

@@ -21,6 +21,11 @@ const fieldOwner = client.FieldOwner("hollowfleet-fleet")
 func (c *Controller) act(ctx context.Context, s *scope, d decision) error {
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
 		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
+	if len(d.changes) > 0 {
+		if err := c.keep(ctx, s); err != nil {
+			return err
+		}
+	}
 	var all []error
 	for _, change := range d.changes {
 		if err := c.write(ctx, s, change); err != nil {

@@ -36,18 +36,21 @@ type Deps struct {
 	// Agents tells which agents this process has heard.
 	Agents *freeze.Agents
 	Clock  clock.PassiveClock
+	// Namespace holds the ControllerRevisions in which the templates of fleets are kept: the hub's own.
+	Namespace string
 }
 
 // Controller is the logic of one MachineFleet: observe, decide, act, report.
 type Controller struct {
 	Deps
-	throttle reconciler.StatusThrottle
-	refused  refusals
+	throttle   reconciler.StatusThrottle
+	refused    refusals
+	remembered remembered
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil || deps.Namespace == "" {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil

@@ -87,7 +87,7 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	f.agents = &freeze.Agents{}
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock})
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock, Namespace: "default"})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(counted, counted, logic)
 }

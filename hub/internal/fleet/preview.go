@@ -121,6 +121,14 @@ func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 	return r != nil && r.UID == fleet.UID
 }
 
+// RevisionOf is the revision of the fleet that a MachineDeployment has; empty if it is not the fleet's.
+func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) string {
+	if !Owns(fleet, deployment) {
+		return ""
+	}
+	return readRecord(deployment).Revision
+}
+
 // PhaseOf reads how far a MachineDeployment of the fleet is with the template that the fleet has now.
 func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Phase {
 	r := readRecord(deployment)

@@ -21,16 +21,21 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 		output *cmdutil.Output
 	)
 	c := command(hub, &cobra.Command{
-		Use: "history", Short: "List the revisions that a MachineDeployment can go back to",
-		Long: `List the revisions of a MachineDeployment: each template that it has had and whose MachineSet is still kept
-(spec.revisionHistoryLimit). With -o yaml or -o json the MachineSets themselves are printed.`,
-		Example: `  kubectl hollow rollout history machinedeployment workers -n c1
+		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can go back to",
+		Long: `List the revisions of a MachineFleet or a MachineDeployment: each template that it has had and that is still kept. A
+MachineDeployment keeps spec.revisionHistoryLimit of them, as MachineSets; a MachineFleet the last ten, and those that a cluster
+still has, as ControllerRevisions in the hub's namespace. With -o yaml or -o json these objects are printed.`,
+		Example: `  kubectl hollow rollout history machinefleet workers
+  kubectl hollow rollout history machinedeployment workers -n c1
 
   # The template of one revision
   kubectl hollow rollout history machinedeployment workers -n c1 --revision 2`,
-	}, deployments, hub.Client, func(ctx context.Context, s *subject) error {
+	}, both, hub.Client, func(ctx context.Context, s *subject) error {
 		if err := output.Check(); err != nil {
 			return err
+		}
+		if s.fleet != nil {
+			return s.fleetHistory(ctx, output, number)
 		}
 		return s.history(ctx, output, number)
 	})

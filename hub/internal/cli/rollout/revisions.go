@@ -73,9 +73,12 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cmdutil.Quick(c)
 		defer cancel()
-		s, err := find(ctx, hub, deployments, hub.Client, c, args)
+		s, err := find(ctx, hub, both, hub.Client, c, args)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		if s.fleet != nil {
+			return s.completeTemplates(ctx), cobra.ShellCompDirectiveNoFileComp
 		}
 		found, err := s.revisions(ctx)
 		if err != nil {
@@ -90,4 +93,19 @@ func completeRevisions(hub *cmdutil.Hub, c *cobra.Command, flag string) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// completeTemplates offers the revisions of a fleet; none if the hub cannot be asked.
+func (s *subject) completeTemplates(ctx context.Context) []cobra.Completion {
+	kept, _, err := s.templates(ctx)
+	if err != nil {
+		return nil
+	}
+	var offered []cobra.Completion
+	for _, t := range kept {
+		if t.Template != nil {
+			offered = append(offered, cobra.CompletionWithDesc(fmt.Sprint(t.Number), t.Template.Spec.Template.Spec.Versions.Kubelet))
+		}
+	}
+	return offered
 }

@@ -30,10 +30,8 @@ type subject struct {
 	fleet      *v1alpha1.MachineFleet
 }
 
-var (
-	deployments = []cmdutil.Kind{cmdutil.DeploymentKind}
-	both        = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
-)
+// both are the kinds that roll out.
+var both = []cmdutil.Kind{cmdutil.FleetKind, cmdutil.DeploymentKind}
 
 // command fills in what the commands have in common. kinds are those of which it takes one object.
 func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), run func(context.Context, *subject) error) *cobra.Command {

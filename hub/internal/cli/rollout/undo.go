@@ -15,26 +15,39 @@ import (
 )
 
 func newUndo(hub *cmdutil.Hub) *cobra.Command {
-	var number int64
+	var (
+		number         int64
+		allowDowngrade bool
+	)
 	c := changing(hub, &cobra.Command{
-		Use: "undo", Short: "Go back to an earlier revision of a MachineDeployment",
-		Long: `Go back to an earlier revision: its template becomes that of the MachineDeployment, which rolls out like any other
-change, by the deployment's strategy and within its bounds. Without --to-revision it is the one before the current.
+		Use: "undo", Short: "Go back to an earlier revision of a MachineFleet or a MachineDeployment",
+		Long: `Go back to an earlier revision: its template becomes that of the object, and rolls out like any other change, by the
+object's strategy and within its bounds. Without --to-revision it is the one before the current. Clusters of a MachineFleet that
+still have the template are not begun a second time. A MachineFleet goes back to an older kubelet only with
+--allow-downgrade, or if its spec.allowDowngrade is set.
 
-A paused MachineDeployment gets the template too, but replaces nothing until it is resumed.`,
+A paused object gets the template too, but replaces nothing until it is resumed.`,
 		Example: `  # Back to the previous revision
   kubectl hollow rollout undo machinedeployment workers -n c1
+  kubectl hollow rollout undo machinefleet workers --allow-downgrade
 
   # Back to a revision of "kubectl hollow rollout history"
   kubectl hollow rollout undo machinedeployment workers -n c1 --to-revision 2`,
-	}, deployments, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if number < 0 {
 			return nil, cmdutil.Usage("--to-revision: want a revision, got %d", number)
 		}
-		before := cmdutil.Fact{Name: "Kubelet before", Value: s.deployment.Spec.Template.Spec.Versions.Kubelet}
+		before := cmdutil.Fact{Name: "Kubelet before", Value: *s.kubelet()}
+		if s.fleet != nil {
+			return []cmdutil.Fact{before}, s.undoFleet(ctx, number, allowDowngrade)
+		}
+		if allowDowngrade {
+			return nil, cmdutil.Usage("--allow-downgrade: a machinedeployment needs no permission to go back")
+		}
 		return []cmdutil.Fact{before}, s.undo(ctx, number)
 	})
 	c.Flags().Int64Var(&number, "to-revision", 0, "the revision to go back to; 0 for the previous one")
+	c.Flags().BoolVar(&allowDowngrade, "allow-downgrade", false, "of a machinefleet: also go back to an older kubelet; sets spec.allowDowngrade")
 	completeRevisions(hub, c, "to-revision")
 	return c
 }

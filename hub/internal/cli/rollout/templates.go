@@ -1,0 +1,157 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+)
+
+// templates are those that the fleet can go back to, the oldest first, and the revision of its present one.
+func (s *subject) templates(ctx context.Context) (kept []fleet.Template, current string, err error) {
+	if kept, err = fleet.Templates(ctx, s.client, v1alpha1.HubNamespace, s.fleet); err != nil {
+		return nil, "", err
+	}
+	current, err = fleet.Revision(s.fleet)
+	return kept, current, err
+}
+
+func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, number int64) error {
+	kept, current, err := s.templates(ctx)
+	if err != nil {
+		return err
+	}
+	_, asTable := output.Own()
+	if number > 0 {
+		chosen, err := s.pickTemplate(kept, number)
+		if err != nil {
+			return err
+		}
+		if !asTable {
+			return output.Print(s.hub.Out, chosen.Kept)
+		}
+		text, err := yaml.Marshal(chosen.Template)
+		s.hub.Say("%s", text)
+		return err
+	}
+	if !asTable {
+		list := &appsv1.ControllerRevisionList{}
+		for _, t := range kept {
+			list.Items = append(list.Items, *t.Kept)
+		}
+		return output.Print(s.hub.Out, list)
+	}
+	deployments := &v1alpha1.MachineDeploymentList{}
+	if err := s.client.List(ctx, deployments, client.MatchingFields{"metadata.name": s.fleet.Name}); err != nil {
+		return fmt.Errorf("listing machinedeployments: %w", err)
+	}
+	clusters := map[string]int{}
+	for i := range deployments.Items {
+		if revision := fleet.RevisionOf(s.fleet, &deployments.Items[i]); revision != "" {
+			clusters[revision]++
+		}
+	}
+	return output.Table(s.hub.Out, templatesTable(kept, current, clusters, time.Now()))
+}
+
+func templatesTable(kept []fleet.Template, current string, clusters map[string]int, now time.Time) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Revision", "Current", "Clusters", "Kubelet", "Age", "Hash")}
+	for _, t := range kept {
+		mark, kubelet := "", "-"
+		if t.Revision == current {
+			mark = "*"
+		}
+		if t.Template != nil {
+			kubelet = cmp.Or(t.Template.Spec.Template.Spec.Versions.Kubelet, "-")
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			t.Number, mark, clusters[t.Revision], kubelet, duration.HumanDuration(now.Sub(t.Kept.CreationTimestamp.Time)), t.Revision,
+		}})
+	}
+	return table
+}
+
+// pickTemplate finds a template that can be read, or lists those that there are.
+func (s *subject) pickTemplate(kept []fleet.Template, number int64) (fleet.Template, error) {
+	i := slices.IndexFunc(kept, func(t fleet.Template) bool { return t.Number == number })
+	if i < 0 {
+		return fleet.Template{}, cmdutil.NotFound("%s has no revision %d (any more); it has %s", s.name(), number, cmp.Or(templateNumbers(kept), "none"))
+	}
+	if kept[i].Template == nil {
+		return fleet.Template{}, fmt.Errorf("revision %d of %s cannot be read: see controllerrevision %s/%s", number, s.name(), kept[i].Kept.Namespace, kept[i].Kept.Name)
+	}
+	return kept[i], nil
+}
+
+func templateNumbers(kept []fleet.Template) string {
+	var list []string
+	for _, t := range kept {
+		list = append(list, fmt.Sprint(t.Number))
+	}
+	return strings.Join(list, ", ")
+}
+
+// undoFleet gives the fleet an earlier template; for 0 the newest that is not the present one.
+func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bool) error {
+	kept, current, err := s.templates(ctx)
+	if err != nil {
+		return err
+	}
+	if number == 0 {
+		for _, t := range kept {
+			if t.Revision != current {
+				number = t.Number
+			}
+		}
+		if number == 0 {
+			return cmdutil.NotFound("%s has no revision before its present template; it has %s", s.name(), cmp.Or(templateNumbers(kept), "none"))
+		}
+	}
+	chosen, err := s.pickTemplate(kept, number)
+	if err != nil {
+		return err
+	}
+	if chosen.Revision == current {
+		s.printf("has the template of revision %d already", number)
+		return nil
+	}
+	before, after := *s.kubelet(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
+	if older(after, before) && !s.fleet.Spec.AllowDowngrade && !allowDowngrade {
+		return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", number, s.name(), after, before)
+	}
+	err = s.change(ctx, func() {
+		s.fleet.Spec.Template = *chosen.Template
+		s.fleet.Spec.AllowDowngrade = s.fleet.Spec.AllowDowngrade || allowDowngrade
+	})
+	if err != nil {
+		return err
+	}
+	s.printf("rolled back to revision %d", number)
+	if s.fleet.Spec.Paused {
+		s.hub.Note("It is paused: nothing is changed until kubectl hollow rollout resume %s", s.arguments())
+	}
+	return nil
+}
+
+// older tells whether a version is older than another one; it is not if one of them cannot be read.
+func older(a, b string) bool {
+	first, err := version.ParseSemantic(a)
+	if err != nil {
+		return false
+	}
+	second, err := version.ParseSemantic(b)
+	return err == nil && first.LessThan(second)
+}

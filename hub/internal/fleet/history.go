@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// mostTemplates is how many templates of a fleet are kept to go back to, besides those that some cluster still has.
+const mostTemplates = 10
+
+// Template is a template that a fleet has applied to some cluster.
+type Template struct {
+	// Number counts the fleet's templates in the order in which they were applied last, from 1.
+	Number int64
+	// Revision is the template's hash.
+	Revision string
+	// Template is nil if what was kept cannot be read.
+	Template *v1alpha1.MachineDeploymentTemplate
+	// Kept is the object that keeps it.
+	Kept *appsv1.ControllerRevision
+}
+
+// remembered is which template of each fleet this process knows to be the newest that is kept.
+type remembered struct {
+	mu  sync.Mutex
+	all map[types.UID]string
+}
+
+func (r *remembered) has(fleet types.UID, revision string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[fleet] == revision
+}
+
+func (r *remembered) set(fleet types.UID, revision string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[types.UID]string{}
+	}
+	r.all[fleet] = revision
+}
+
+// Templates reads the templates of a fleet that are kept, the oldest first.
+func Templates(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet) ([]Template, error) {
+	list := &appsv1.ControllerRevisionList{}
+	err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.MachineFleetNameLabel: fleet.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the controller revisions of machine fleet %s: %w", fleet.Name, err)
+	}
+	var found []Template
+	for i := range list.Items {
+		kept := &list.Items[i]
+		if !metav1.IsControlledBy(kept, fleet) {
+			continue
+		}
+		t := Template{Number: kept.Revision, Revision: kept.Annotations[v1alpha1.FleetRevisionAnnotation], Kept: kept}
+		template := &v1alpha1.MachineDeploymentTemplate{}
+		if json.Unmarshal(kept.Data.Raw, template) == nil {
+			t.Template = template
+		}
+		found = append(found, t)
+	}
+	slices.SortFunc(found, func(a, b Template) int { return int(a.Number - b.Number) })
+	return found, nil
+}
+
+// keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, and removes those that are
+// too many.
+func (c *Controller) keep(ctx context.Context, s *scope) error {
+	if c.remembered.has(s.fleet.UID, s.revision) {
+		return nil
+	}
+	kept, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
+	if err != nil {
+		return err
+	}
+	next := int64(1)
+	if len(kept) > 0 {
+		next = kept[len(kept)-1].Number + 1
+	}
+	at := slices.IndexFunc(kept, func(t Template) bool { return t.Revision == s.revision })
+	switch {
+	case at < 0:
+		err = c.store(ctx, s, next)
+	case at < len(kept)-1: // It was gone back to.
+		newest := kept[at].Kept.DeepCopy()
+		newest.Revision = next
+		err = c.Client.Patch(ctx, newest, client.MergeFrom(kept[at].Kept), fieldOwner)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
+	}
+	c.remembered.set(s.fleet.UID, s.revision)
+	return c.forget(ctx, s, kept)
+}
+
+func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
+	text, err := json.Marshal(&s.fleet.Spec.Template)
+	if err != nil {
+		return err
+	}
+	owner := metav1.NewControllerRef(s.fleet, v1alpha1.GroupVersion.WithKind("MachineFleet"))
+	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
+	err = c.Client.Create(ctx, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: s.fleet.Name + "-" + s.revision,
+			Labels:          map[string]string{v1alpha1.MachineFleetNameLabel: s.fleet.Name},
+			Annotations:     map[string]string{v1alpha1.FleetRevisionAnnotation: s.revision},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Data: runtime.RawExtension{Raw: text}, Revision: number,
+	}, fieldOwner)
+	if apierrors.IsAlreadyExists(err) {
+		// That of a fleet of this name that was deleted goes away with it, by the garbage collector.
+		return fmt.Errorf("controller revision %s/%s-%s belongs to something else; it is tried again: %s", c.Namespace, s.fleet.Name, s.revision, err.Error())
+	}
+	return err
+}
+
+// forget removes the oldest templates beyond the limit, but none that a cluster has.
+func (c *Controller) forget(ctx context.Context, s *scope, kept []Template) error {
+	inUse := map[string]bool{s.revision: true}
+	for _, m := range slices.Concat(s.members, s.left) {
+		if m.record != nil {
+			inUse[m.record.Revision] = true
+		}
+	}
+	var all []error
+	unused := slices.DeleteFunc(slices.Clone(kept), func(t Template) bool { return inUse[t.Revision] })
+	for _, t := range unused[:max(len(unused)-mostTemplates, 0)] {
+		uid := t.Kept.UID
+		if err := c.Client.Delete(ctx, t.Kept, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			all = append(all, fmt.Errorf("removing controller revision %s: %w", t.Kept.Name, err))
+		}
+	}
+	return errors.Join(all...)
+}

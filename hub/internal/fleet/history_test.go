@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// templates are the kubelet versions of the templates that are kept, the oldest first.
+func (f *fixture) templates() []string {
+	f.t.Helper()
+	kept, err := Templates(f.t.Context(), f.direct, "default", f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	var versions []string
+	for _, t := range kept {
+		versions = append(versions, fmt.Sprintf("%d %s", t.Number, t.Template.Spec.Template.Spec.Versions.Kubelet))
+	}
+	return versions
+}
+
+func TestTemplatesAreKept(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.settle()
+	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
+	f.upgrade("v1.37.0")
+	f.settle()
+	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2", "2 v1.37.0"}))
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.AllowDowngrade = true
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.36.2"
+	})
+	f.restart()
+	f.settle()
+	f.Expect(f.templates()).To(Equal([]string{"2 v1.37.0", "3 v1.36.2"}), "what was gone back to is the newest")
+	f.restart()
+	f.writes.Counts()
+	f.settle()
+	f.Expect(f.writes.Counts()).NotTo(HaveKey(ContainSubstring("ControllerRevision")), "nothing has changed")
+}
+
+func TestNoMoreTemplatesAreKeptThanWanted(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 0))
+	f.settle()
+	f.freeze(1, true) // It stays with the first template.
+	for minor := range mostTemplates + 3 {
+		f.upgrade(fmt.Sprintf("v1.36.%d", minor+10))
+		f.reconcile()
+		f.says(false, 0)
+		f.reconcile()
+	}
+	kept := f.templates()
+	// Beside those of the limit there are the present one, and the one before, which the first cluster still had when the oldest was removed.
+	f.Expect(kept).To(HaveLen(mostTemplates+3), "%v", kept)
+	f.Expect(kept[0]).To(Equal("1 v1.36.2"), "the second cluster has it")
+	f.Expect(kept[1]).To(HavePrefix("3 "), "%v", kept)
+}
+
+// A cluster gets no template that could not be gone back to.
+func TestNothingBeginsBeforeTheTemplateIsKept(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if _, is := object.(*appsv1.ControllerRevision); is {
+			return errors.New("refused by the test")
+		}
+		return c.Create(ctx, object, options...)
+	}
+	f.restart()
+	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
+	f.Expect(f.phases()).To(Equal("-"))
+	f.faults.Create = nil
+	f.restart()
+	f.settle()
+	f.Expect(f.templates()).To(HaveLen(1))
+}
+
+func TestTemplatesOfAFleetThatWasMadeAnewAreNotTaken(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.settle()
+	revision := f.status().Revision
+	kept := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.fleet.Name + "-" + revision}}
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)).To(Succeed())
+	kept.OwnerReferences[0].UID = "another"
+	f.Expect(f.direct.Update(t.Context(), kept)).To(Succeed())
+	f.Expect(f.templates()).To(BeEmpty())
+}
