@@ -20,7 +20,7 @@ func TestHelpAndBadUsage(t *testing.T) {
 	}{
 		"--help":                         {0, "130  interrupted"},
 		"cluster join --help":            {0, "Examples:"},
-		"rollout undo --help":            {0, "kubectl hollow rollout undo machinedeployment NAME"},
+		"rollout undo --help":            {0, "kubectl hollow rollout undo machinefleet|machinedeployment NAME"},
 		"--version":                      {0, "kubectl hollow version dev"},
 		"options":                        {0, "--kubeconfig"},
 		"completion bash":                {0, "kubectl-hollow"},
