@@ -13,6 +13,8 @@ logs=$root/bin/test-logs
 mkdir -p "$logs"
 # Control planes collect garbage less often than they do elsewhere: it is a fifth of their processor time.
 export GOGC=100
+# What a test waits for without a time of its own may take long on a busy machine.
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=30s
 export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 started=$SECONDS
