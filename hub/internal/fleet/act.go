@@ -16,23 +16,11 @@ import (
 // fieldOwner is who the API server says wrote what the controller writes.
 const fieldOwner = client.FieldOwner("hollowfleet-fleet")
 
-// act carries a decision out. The changes of a plan rest on each other, so the first that fails is the last of them. What
-// rests on nothing is tried in every cluster.
+// act carries a decision out. What rests on nothing is tried in every cluster.
 func (c *Controller) act(ctx context.Context, s *scope, d decision) error {
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
 		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
-	if len(d.changes) > 0 {
-		if err := c.keep(ctx, s); err != nil {
-			return err
-		}
-	}
-	var all []error
-	for _, change := range d.changes {
-		if err := c.write(ctx, s, change); err != nil {
-			all = append(all, err)
-			break
-		}
-	}
+	all := []error{c.change(ctx, s, d.changes)}
 	for _, correction := range d.corrections {
 		all = append(all, c.write(ctx, s, correction))
 	}
@@ -40,6 +28,22 @@ func (c *Controller) act(ctx context.Context, s *scope, d decision) error {
 		all = append(all, c.remove(ctx, s, m))
 	}
 	return first(all)
+}
+
+// change writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
+// kept before it is applied.
+func (c *Controller) change(ctx context.Context, s *scope, changes []write) error {
+	for _, change := range changes {
+		if change.begins {
+			if err := c.keep(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err := c.write(ctx, s, change); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // first returns the errors as one, and of conflicts only if there are no others: the Runner takes a conflict for no error.

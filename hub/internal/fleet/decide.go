@@ -19,6 +19,8 @@ type write struct {
 	record *record
 	// content is what the fleet's own fields are to be; nil leaves them as they are.
 	content *applied
+	// begins: the present revision is applied for the first time.
+	begins bool
 }
 
 // decision is what to do about one fleet.
@@ -38,6 +40,9 @@ func (d decision) empty() bool { return len(d.changes)+len(d.corrections)+len(d.
 // decide is pure.
 func decide(s *scope) decision {
 	d := decision{frozen: s.frozen(), stop: s.invalid}
+	if s.fleet.DeletionTimestamp != nil {
+		d.stop = &problem{v1alpha1.ReasonDeleting, "the fleet is being deleted: no MachineDeployment is changed"}
+	}
 	if d.frozen.Frozen || d.stop != nil {
 		return d
 	}
@@ -84,7 +89,7 @@ func (s *scope) changes(p plan.Plan) []write {
 	var all []write
 	for _, change := range p.Changes {
 		m := members[change.Cluster]
-		w := write{member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m)}
+		w := write{member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m), begins: change.Apply}
 		if change.Apply {
 			w.content = newApplied(s.fleet, change.Cluster, m.replicas)
 		} else if m.record.Revision != s.revision {

@@ -125,7 +125,8 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
 		Data: runtime.RawExtension{Raw: text}, Revision: number,
 	}, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
-		// That of a fleet of this name that was deleted goes away with it, by the garbage collector.
+		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
+		// the Runner takes it for a conflict, which is no error.
 		return fmt.Errorf("controller revision %s/%s-%s belongs to something else; it is tried again: %s", c.Namespace, s.fleet.Name, s.revision, err.Error())
 	}
 	return err

@@ -91,3 +91,20 @@ func TestTemplatesOfAFleetThatWasMadeAnewAreNotTaken(t *testing.T) {
 	f.Expect(f.direct.Update(t.Context(), kept)).To(Succeed())
 	f.Expect(f.templates()).To(BeEmpty())
 }
+
+// What rests on no template goes on while one cannot be kept.
+func TestATemplateThatCannotBeKeptHoldsNothingElseUp(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 0))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if _, is := object.(*appsv1.ControllerRevision); is {
+			return errors.New("refused by the test")
+		}
+		return c.Create(ctx, object, options...)
+	}
+	f.restart()
+	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.35.0" })
+	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "the fleet takes its field back, and begins nothing")
+}

@@ -59,3 +59,18 @@ func TestAForeignMachineDeploymentIsNeverDeleted(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.deployment(1)).NotTo(BeNil())
 }
+
+// A finalizer of another, or a deletion in the foreground, keeps a deleted fleet for a while.
+func TestAFleetThatIsBeingDeletedChangesNothing(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.settle()
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Finalizers = []string{"example.com/test"} })
+	f.upgrade("v1.37.0")
+	f.Expect(f.direct.Delete(t.Context(), f.refresh())).To(Succeed())
+	f.edit(0, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.35.0" })
+	f.reconcile()
+	f.refresh()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.35.0"), "neither the template nor a correction is applied")
+	f.Expect(f.condition(v1alpha1.ReadyCondition).Reason).To(Equal(v1alpha1.ReasonDeleting))
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Finalizers = nil })
+}

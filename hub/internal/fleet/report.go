@@ -184,7 +184,8 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 		condition.Reason = v1alpha1.ReasonRolloutComplete
 	case d.stop != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, d.stop.reason, d.stop.message
-		if d.stop.reason == v1alpha1.ReasonPaused || d.stop.reason == v1alpha1.ReasonNoClusterSelected {
+		switch d.stop.reason {
+		case v1alpha1.ReasonPaused, v1alpha1.ReasonNoClusterSelected, v1alpha1.ReasonDeleting:
 			condition.Status = metav1.ConditionUnknown
 		}
 	case d.plan.Breached:
