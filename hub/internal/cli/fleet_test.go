@@ -256,6 +256,7 @@ func TestAGroupIsApproved(t *testing.T) {
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("2 of 2 clusters updated"))
 
+	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.2 --approve --dry-run")).NotTo(ContainSubstring("after approval"))
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.2 --approve")
 	f.reconcile()
 	f.Expect(read().Spec.Approvals).To(ConsistOf(v1alpha1.MachineFleetApproval{Group: "canary", Revision: fleet.Status.Revision}))

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,19 +73,21 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	field := s.kubelet()
 	before := *field
 	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
-	if err := s.preview(ctx, o); err != nil {
-		return nil, err
+	apply := func() { *field = o.kubelet }
+	if s.fleet != nil {
+		wanted, err := o.wanted(s.fleet)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.preview(ctx, wanted, o.dryRun); err != nil {
+			return nil, err
+		}
+		apply = func() { s.fleet.Spec = wanted.Spec }
 	}
 	if before == o.kubelet && !o.approve {
 		s.printf("has kubelet %s already", o.kubelet)
 	} else {
-		var approveErr error
-		err := s.change(ctx, func() {
-			if *field = o.kubelet; o.approve {
-				approveErr = approveAll(s.fleet)
-			}
-		})
-		if err := errors.Join(approveErr, err); err != nil {
+		if err := s.change(ctx, apply); err != nil {
 			return nil, err
 		}
 		if before == o.kubelet {
@@ -126,13 +127,18 @@ func (s *subject) kubelet() *string {
 	return &s.deployment.Spec.Template.Spec.Versions.Kubelet
 }
 
-// preview refuses an upgrade that the hub would not begin, and tells what stands in its way.
-func (s *subject) preview(ctx context.Context, o *upgradeOptions) error {
-	if s.fleet == nil {
-		return nil // The API server and the hub say what is wrong with one cluster.
-	}
-	wanted := s.fleet.DeepCopy()
+// wanted is a fleet as it is to be.
+func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
+	wanted := of.DeepCopy()
 	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = o.kubelet
+	if o.approve {
+		return wanted, approveAll(wanted)
+	}
+	return wanted, nil
+}
+
+// preview refuses an upgrade that the hub would not begin, and tells what stands in its way.
+func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dryRun *cmdutil.DryRun) error {
 	p, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
 		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
@@ -140,7 +146,7 @@ func (s *subject) preview(ctx context.Context, o *upgradeOptions) error {
 	if p.Problem != nil && slices.Contains(refused, p.Problem.Reason) {
 		return cmdutil.Refusal("%s cannot be upgraded: %s", s.name(), p.Problem.Message)
 	}
-	if o.dryRun.Active() {
+	if dryRun.Active() {
 		if err := printWaves(s.hub, p); err != nil {
 			return err
 		}
@@ -150,7 +156,7 @@ func (s *subject) preview(ctx context.Context, o *upgradeOptions) error {
 	}
 	for _, m := range p.Members {
 		switch {
-		case o.dryRun.Active(): // The table says so.
+		case dryRun.Active(): // The table says so.
 		case m.Blocked != nil:
 			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, m.Blocked.Message)
 		case m.Held != "":
