@@ -36,6 +36,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -176,7 +177,13 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	fleets, err := fleet.New(fleet.Deps{Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now, Namespace: options.Namespace})
+	placements := &placement.Kinds{}
+	if err := placements.SetupWithManager(hub); err != nil {
+		return fmt.Errorf("following Placements: %w", err)
+	}
+	fleets, err := fleet.New(fleet.Deps{
+		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
+	})
 	if err != nil {
 		return err
 	}

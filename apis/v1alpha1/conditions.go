@@ -235,6 +235,13 @@ const (
 	// more, which freezes the fleet.
 	ReasonNoClusterSelected = "NoClusterSelected"
 	ReasonSelectionEmptied  = "SelectionEmptied"
+	// ReasonPlacementsNotInstalled: the hub's API server does not have the kinds of Open Cluster Management that spec.placementRef
+	// needs. ReasonPlacementNotFound: it has no such Placement. Nothing is begun or removed in either case, and a fleet that
+	// has MachineDeployments is frozen. ReasonPlacementDecisionsIncomplete: the Placement's decisions are not as many as it
+	// says, so that nothing is begun and no cluster leaves.
+	ReasonPlacementsNotInstalled       = "PlacementsNotInstalled"
+	ReasonPlacementNotFound            = "PlacementNotFound"
+	ReasonPlacementDecisionsIncomplete = "PlacementDecisionsIncomplete"
 	// ReasonNotAdopted: a MachineDeployment of the fleet's name exists that the fleet did not make.
 	// ReasonClaimedByAnotherFleet: it belongs to another fleet. ReasonSelectorDiffers: its selector, which cannot be changed,
 	// is another than the fleet's. ReasonWriteRefused: the API server refuses the fleet's MachineDeployment.

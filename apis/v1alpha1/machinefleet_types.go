@@ -46,12 +46,19 @@ type MachineFleet struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressive) || self.rolloutStrategy.type == 'Progressive'",message="spec.rolloutStrategy.progressive: only with type Progressive",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressivePerGroup) || self.rolloutStrategy.type == 'ProgressivePerGroup'",message="spec.rolloutStrategy.progressivePerGroup: only with type ProgressivePerGroup",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.approvals) || self.approvals.all(a, has(self.groups) && self.groups.exists(g, g.name == a.group))",message="spec.approvals: each names a group of spec.groups; correct or remove it",fieldPath=".approvals"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterSelector) != has(self.placementRef)",message="spec: set exactly one of clusterSelector and placementRef"
+// +kubebuilder:validation:XValidation:rule="has(self.placementRef) || !has(self.groups) || self.groups.all(g, has(g.clusterSelector))",message="spec.groups: each needs a clusterSelector, because only with spec.placementRef are there decision groups that a Placement makes",fieldPath=".groups"
 type MachineFleetSpec struct {
 	// clusterSelector chooses accepted Clusters by their labels; empty chooses all of them. A selection that becomes empty
-	// freezes the fleet.
+	// freezes the fleet. Exactly one of clusterSelector and placementRef is set.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
-	// +required
-	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+
+	// placementRef names a Placement of Open Cluster Management on the hub, whose decisions choose accepted Clusters. While its
+	// decisions are not known, or not in full, no cluster leaves the fleet; decisions that become empty freeze it.
+	// +optional
+	PlacementRef *PlacementReference `json:"placementRef,omitempty"`
 
 	// template of the MachineDeployments. A change of it is a new revision, which the clusters get in waves.
 	// +required
@@ -72,8 +79,8 @@ type MachineFleetSpec struct {
 	// +optional
 	Overrides []MachineFleetOverride `json:"overrides,omitempty"`
 
-	// removalPolicy says what becomes of the MachineDeployment in a cluster whose labels do not match clusterSelector any
-	// more. Default Orphan.
+	// removalPolicy says what becomes of the MachineDeployment in a cluster that clusterSelector or placementRef does not choose
+	// any more. Default Orphan.
 	// +kubebuilder:default=Orphan
 	// +optional
 	RemovalPolicy RemovalPolicy `json:"removalPolicy,omitempty"`
@@ -127,6 +134,22 @@ type MachineFleetSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Approvals []MachineFleetApproval `json:"approvals,omitempty"`
+}
+
+// PlacementReference names a Placement of Open Cluster Management.
+type PlacementReference struct {
+	// namespace of the Placement.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Namespace string `json:"namespace"`
+	// name of the Placement. It is the value of a label of its decisions, so it has 63 characters at most.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
 }
 
 // RemovalPolicy says what becomes of the MachineDeployment in a cluster that has left a fleet.
@@ -184,10 +207,11 @@ type MachineFleetGroup struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +required
 	Name string `json:"name"`
-	// clusterSelector chooses the group's clusters by their labels; empty chooses all.
+	// clusterSelector chooses the group's clusters by their labels; empty chooses all. Default, with spec.placementRef only: the
+	// clusters of the Placement's decision group of this name.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
-	// +required
-	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 	// approval Required: a template is applied to the group's clusters only after the group and the template's revision are in
 	// spec.approvals. Default NotRequired.
 	// +optional

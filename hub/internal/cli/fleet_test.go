@@ -21,6 +21,7 @@ import (
 	hubfleet "github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -52,8 +53,8 @@ func newFleetFixture(t *testing.T) *fleetFixture {
 	hubtest.Create(t, f.client, &v1alpha1.MachineFleet{
 		ObjectMeta: metav1.ObjectMeta{Name: f.name},
 		Spec: v1alpha1.MachineFleetSpec{
-			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"fleet": f.name}},
-			Groups:          []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}},
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": f.name}},
+			Groups:          []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}},
 			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
 				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: template,
 			}},
@@ -69,7 +70,8 @@ func newFleetFixture(t *testing.T) *fleetFixture {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}
 	f.Expect(client.IgnoreAlreadyExists(f.client.Create(t.Context(), namespace))).To(Succeed())
 	logic, err := hubfleet.New(hubfleet.Deps{
-		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Agents: &freeze.Agents{}, Clock: f.clock, Namespace: v1alpha1.HubNamespace,
+		Client: f.client, Live: f.client, Recorder: events.NewFakeRecorder(1000), Placements: &placement.Kinds{},
+		Agents: &freeze.Agents{}, Clock: f.clock, Namespace: v1alpha1.HubNamespace,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(f.client, f.client, logic)

@@ -12,7 +12,7 @@ import (
 func TestAGroupWaitsForTheApprovalOfEachRevision(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Groups = append(fleet.Spec.Groups, v1alpha1.MachineFleetGroup{
-			Name: "rest", ClusterSelector: metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired,
+			Name: "rest", ClusterSelector: &metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired,
 		})
 	}))
 	approve := func(revision string) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
@@ -33,6 +34,8 @@ type Deps struct {
 	// Live reads from the API server: before anything is changed, the decision is taken again on what it says.
 	Live     client.Reader
 	Recorder events.EventRecorder
+	// Placements reads Placements while their kind is installed.
+	Placements Placements
 	// Agents tells which agents this process has heard.
 	Agents *freeze.Agents
 	Clock  clock.PassiveClock
@@ -40,17 +43,26 @@ type Deps struct {
 	Namespace string
 }
 
+// Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
+type Placements interface {
+	Cached() (client.Reader, error)
+	Live() (client.Reader, error)
+	// News tells of their changes; without a name, of one of all.
+	News() <-chan event.GenericEvent
+}
+
 // Controller is the logic of one MachineFleet: observe, decide, act, report.
 type Controller struct {
 	Deps
 	throttle   reconciler.StatusThrottle
 	refused    refusals
+	seen       sightings
 	remembered remembered
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Agents == nil || deps.Clock == nil || deps.Namespace == "" {
+	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil || deps.Namespace == "" {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
 	return &Controller{Deps: deps}, nil
@@ -62,8 +74,8 @@ func (c *Controller) Status(fleet *v1alpha1.MachineFleet) any { return &fleet.St
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet) (reconciler.Next, error) {
 	before, now := fleet.Status.DeepCopy(), c.Clock.Now()
-	s, err := c.observe(ctx, c.Client, fleet, now)
-	if err != nil {
+	s, err := c.observe(ctx, sources{c.Client, c.Placements.Cached}, fleet, now)
+	if s == nil || err != nil {
 		return reconciler.Next{}, err
 	}
 	d := decide(s)
@@ -78,8 +90,10 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	s.fleet = fleet
 	report(s, d, now)
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
-	if !s.opensAt.IsZero() {
-		next = next.NoLaterThan(s.opensAt.Sub(now))
+	for _, at := range []time.Time{s.opensAt, s.settlesAt} {
+		if !at.IsZero() {
+			next = next.NoLaterThan(at.Sub(now))
+		}
 	}
 	if !equality.Semantic.DeepEqual(before, &fleet.Status) {
 		wait := c.throttle.BackoffDelay(fleet.UID, urgent(before, &fleet.Status), countsInterval, now)
@@ -105,7 +119,7 @@ func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFle
 	if current.UID != fleet.UID || current.Generation != fleet.Generation {
 		return nil, nil
 	}
-	return c.observe(ctx, c.Live, current, now)
+	return c.observe(ctx, sources{c.Live, c.Placements.Live}, current, now)
 }
 
 // urgent tells whether a status has other news than counts.

@@ -46,15 +46,17 @@ func decide(s *scope) decision {
 	if d.frozen.Frozen || d.stop != nil {
 		return d
 	}
-	if s.selectedCount() == 0 {
-		d.stop = &problem{v1alpha1.ReasonNoClusterSelected, "spec.clusterSelector: no accepted Cluster matches it: correct it, or label and accept Clusters"}
+	if d.stop = s.noCluster(); d.stop != nil {
 		return d
 	}
-	if d.stop = s.downgrade(); d.stop == nil && s.fleet.Spec.Paused {
+	if d.stop = s.downgrade(); d.stop == nil {
+		d.stop = s.incomplete()
+	}
+	if d.stop == nil && s.fleet.Spec.Paused {
 		d.stop = &problem{v1alpha1.ReasonPaused, "spec.paused is set: no MachineDeployment is changed until it is unset"}
 	}
 	var err error
-	if d.plan, err = plan.Decide(s.planInput(d.stop != nil)); err != nil {
+	if d.plan, err = plan.Decide(s.planInput(d.stop != nil || s.selection.partial)); err != nil {
 		d.stop = &problem{v1alpha1.ReasonInvalidFleet, "spec." + err.Error()}
 		return d
 	}
@@ -121,7 +123,8 @@ func (s *scope) removals() []*member {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.left), func(m *member) bool {
-		return m.held != "" || m.silent || m.deployment.DeletionTimestamp != nil
+		settling := !m.leftSince.IsZero() && s.now.Sub(m.leftSince) < settleTime
+		return settling || m.held != "" || m.silent || m.deployment.DeletionTimestamp != nil
 	})
 }
 
@@ -140,7 +143,13 @@ func (s *scope) frozen() freeze.Verdict {
 	if frozen := freeze.OfAnnotation("MachineFleet", s.fleet); frozen.Frozen {
 		return frozen
 	}
-	if s.invalid != nil || s.selectedCount() > 0 || len(s.left)+len(s.members) == 0 {
+	if s.invalid != nil || len(s.left)+len(s.members) == 0 {
+		return freeze.Verdict{}
+	}
+	if unknown := s.selection.unknown; unknown != nil {
+		return freeze.Verdict{Frozen: true, Reason: unknown.reason, Message: unknown.message + "; until then nothing is changed or deleted"}
+	}
+	if s.selectedCount() > 0 {
 		return freeze.Verdict{}
 	}
 	var names []string
@@ -149,9 +158,27 @@ func (s *scope) frozen() freeze.Verdict {
 			names = append(names, m.cluster.Name)
 		}
 	}
+	what, remedy := chosenBy(s.fleet)
 	return freeze.Verdict{Frozen: true, Reason: v1alpha1.ReasonSelectionEmptied, Message: fmt.Sprintf(
-		"spec.clusterSelector: no accepted Cluster matches it any more, so nothing is changed or deleted in %s: correct the selector or the Clusters' labels, or delete the fleet",
-		reconciler.ListFew(names))}
+		"%s: %s any more, so nothing is changed or deleted in %s: %s, or delete the fleet",
+		selectionField(s.fleet), what, reconciler.ListFew(names), remedy)}
+}
+
+// noCluster says why there is no cluster in which anything could be begun; nil if there is one.
+func (s *scope) noCluster() *problem {
+	if s.selectedCount() > 0 {
+		return nil
+	}
+	if s.selection.unknown != nil {
+		return s.selection.unknown
+	}
+	if s.selection.partial {
+		if lasting := s.incomplete(); lasting != nil {
+			return lasting
+		}
+	}
+	what, remedy := chosenBy(s.fleet)
+	return &problem{v1alpha1.ReasonNoClusterSelected, fmt.Sprintf("%s: %s: %s, or accept Clusters", selectionField(s.fleet), what, remedy)}
 }
 
 // downgrade finds clusters whose kubelets the fleet has brought to a newer version than its template has now.

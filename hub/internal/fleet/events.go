@@ -23,7 +23,7 @@ func correctedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 
 func removedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 	return reconciler.NormalEvent("MachineDeploymentDeleted", "Delete", fmt.Sprintf(
-		"Deleted MachineDeployment %s/%s: its cluster has left spec.clusterSelector, and spec.removalPolicy is Delete", d.Namespace, d.Name))
+		"Deleted MachineDeployment %s/%s: its cluster has left the fleet, and spec.removalPolicy is Delete", d.Namespace, d.Name))
 }
 
 // progressEvent tells of a turn of the Progressing condition; nil if there is nothing to tell.

@@ -41,9 +41,11 @@ type fixture struct {
 	fleet    *v1alpha1.MachineFleet
 	clock    *testclock.FakePassiveClock
 	agents   *freeze.Agents
-	events   *events.FakeRecorder
-	writes   hubtest.Writes
-	runner   reconcile.Reconciler
+	// placements is how the hub reads Placements; nil if it is started with their kinds missing.
+	placements client.Reader
+	events     *events.FakeRecorder
+	writes     hubtest.Writes
+	runner     reconcile.Reconciler
 }
 
 // newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
@@ -67,7 +69,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet))
 	f.fleet = &v1alpha1.MachineFleet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.MachineFleetSpec{
-			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{testLabel: name}},
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{testLabel: name}},
 			Template: v1alpha1.MachineDeploymentTemplate{Spec: v1alpha1.MachineDeploymentTemplateSpec{
 				Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
 			}},
@@ -87,7 +89,7 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	f.agents = &freeze.Agents{}
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Agents: f.agents, Clock: f.clock, Namespace: "default"})
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default"})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(counted, counted, logic)
 }
@@ -258,7 +260,7 @@ func (f *fixture) settle() {
 // inSteps has a canary first, and then so many clusters at once.
 func inSteps(most int, soak time.Duration) func(*v1alpha1.MachineFleet) {
 	return func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}}
+		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "canary", ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}}}}
 		fleet.Spec.RolloutStrategy = clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
 			RolloutConfig:  clusterv1alpha1.RolloutConfig{MinSuccessTime: metav1.Duration{Duration: soak}},
 			MaxConcurrency: intstr.FromInt(most),

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -32,10 +34,13 @@ type member struct {
 	deployment *v1alpha1.MachineDeployment
 	// record is nil if the MachineDeployment is not the fleet's.
 	record *record
-	// matches: the cluster's labels match the selector. selected: it is accepted besides.
+	// matches: the selector or the Placement chooses the cluster. selected: it is accepted besides.
 	matches, selected bool
-	group             string
-	replicas          *int32
+	// leftSince is since when this process has seen that the Placement does not choose the cluster any more; zero if it does,
+	// or with a selector.
+	leftSince time.Time
+	group     string
+	replicas  *int32
 	// held says why nothing may be done in the cluster; empty if something may. silent: it is left as it is for now, because
 	// its agent was not heard yet, or a write was refused.
 	held   string
@@ -51,11 +56,16 @@ type member struct {
 
 // scope is all that one decision rests on.
 type scope struct {
-	fleet    *v1alpha1.MachineFleet
-	now      time.Time
-	revision string
-	// members are those that are selected and those that left in the middle of the revision, by name. left are all that do
-	// not match the selector any more and have a MachineDeployment of the fleet.
+	fleet     *v1alpha1.MachineFleet
+	now       time.Time
+	revision  string
+	selection *selection
+	// partialSince is since when this process has seen the selection partial; zero if it is not.
+	partialSince time.Time
+	// settlesAt is when settleTime is over for something that this process has seen of the Placement; zero if it is for all.
+	settlesAt time.Time
+	// members are those that are selected and those that left in the middle of the revision, by name. left are all that
+	// are not chosen any more and have a MachineDeployment of the fleet.
 	members, left []*member
 	windows       []window
 	// opensAt is when the first window opens for which a member waits; zero if none does.
@@ -69,13 +79,15 @@ type scope struct {
 
 // selectors are those of a fleet's spec.
 type selectors struct {
-	clusters          labels.Selector
-	overrides, groups []labels.Selector
-	used              map[string]bool
+	overrides []labels.Selector
+	// groups are nil for the decision groups of a Placement.
+	groups []labels.Selector
+	used   map[string]bool
 }
 
-// observe reads all that the fleet's next step rests on.
-func (c *Controller) observe(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
+// observe reads all that the fleet's next step rests on. It returns nil if this process has not read the Placements yet; that
+// it has will be news.
+func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
 	s := &scope{fleet: fleet, now: now}
 	var err error
 	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
@@ -93,9 +105,20 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, fleet *v
 	if invalid == nil {
 		s.windows, invalid = newWindows(fleet, now)
 	}
+	if invalid == nil {
+		s.selection, invalid, err = readSelection(ctx, reader, fleet)
+		if errors.Is(err, placement.ErrStarting) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if s.invalid = invalid; invalid != nil {
 		return s, nil
 	}
+	s.partialSince = c.seen.since(place{fleet: fleet.UID}, s.selection.partial, now)
+	s.settle(s.partialSince)
 	byNamespace := map[string]*v1alpha1.MachineDeployment{}
 	for i := range deployments.Items {
 		byNamespace[deployments.Items[i].Namespace] = &deployments.Items[i]
@@ -111,6 +134,13 @@ func (c *Controller) observe(ctx context.Context, reader client.Reader, fleet *v
 	return s, nil
 }
 
+// settle has the next step taken when settleTime is over for something that has been seen since then, if ever.
+func (s *scope) settle(since time.Time) {
+	if at := since.Add(settleTime); !since.IsZero() && s.now.Before(at) && (s.settlesAt.IsZero() || at.Before(s.settlesAt)) {
+		s.settlesAt = at
+	}
+}
+
 // newSelectors reads the selectors of a fleet.
 func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
 	all := &selectors{used: map[string]bool{}}
@@ -121,10 +151,6 @@ func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
 		}
 		return selector, nil
 	}
-	var invalid *problem
-	if all.clusters, invalid = read("spec.clusterSelector", &fleet.Spec.ClusterSelector); invalid != nil {
-		return nil, invalid
-	}
 	for i := range fleet.Spec.Overrides {
 		selector, invalid := read(overrideField(fleet.Spec.Overrides[i].Name), &fleet.Spec.Overrides[i].ClusterSelector)
 		if invalid != nil {
@@ -133,9 +159,12 @@ func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
 		all.overrides = append(all.overrides, selector)
 	}
 	for i := range fleet.Spec.Groups {
-		selector, invalid := read(groupField(fleet.Spec.Groups[i].Name), &fleet.Spec.Groups[i].ClusterSelector)
-		if invalid != nil {
-			return nil, invalid
+		var selector labels.Selector
+		if from := fleet.Spec.Groups[i].ClusterSelector; from != nil {
+			var invalid *problem
+			if selector, invalid = read(groupField(fleet.Spec.Groups[i]), from); invalid != nil {
+				return nil, invalid
+			}
 		}
 		all.groups = append(all.groups, selector)
 	}
@@ -145,7 +174,13 @@ func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
 func overrideField(name string) string {
 	return fmt.Sprintf("spec.overrides[%s].clusterSelector", name)
 }
-func groupField(name string) string { return fmt.Sprintf("spec.groups[%s].clusterSelector", name) }
+
+func groupField(group v1alpha1.MachineFleetGroup) string {
+	if group.ClusterSelector == nil {
+		return fmt.Sprintf("spec.groups[%s]", group.Name)
+	}
+	return fmt.Sprintf("spec.groups[%s].clusterSelector", group.Name)
+}
 
 // unused names the overrides and groups that no selected cluster matches.
 func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
@@ -154,7 +189,7 @@ func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
 		fields = append(fields, overrideField(override.Name))
 	}
 	for _, group := range fleet.Spec.Groups {
-		fields = append(fields, groupField(group.Name))
+		fields = append(fields, groupField(group))
 	}
 	return slices.DeleteFunc(fields, func(field string) bool { return s.used[field] })
 }
@@ -162,19 +197,21 @@ func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
 // add takes in one cluster, unless the fleet has nothing to do with it.
 func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
 	fleet, unknown := s.fleet, undecodable.Check(m.cluster)
-	m.matches = chosen.clusters.Matches(labels.Set(m.cluster.Labels))
+	m.record = ownRecord(fleet, m.deployment)
+	m.matches = s.selection.has(m)
 	// Whether a cluster is accepted whose spec is not known is not known either: it does not leave for that.
 	m.selected = m.matches && (m.cluster.Accepted() || unknown != nil)
-	m.record = ownRecord(fleet, m.deployment)
 	if !m.selected && m.record == nil {
 		return nil
 	}
 	c.hold(m, unknown)
-	chosen.classify(fleet, m)
+	chosen.classify(s, m)
 	current := m.record != nil && m.record.Revision == s.revision
 	if current {
 		m.group = m.record.Group
 	}
+	m.leftSince = c.seen.since(place{fleet.UID, m.cluster.Name}, s.selection.selector == nil && !m.matches, s.now)
+	s.settle(m.leftSince)
 	if !m.matches {
 		s.left = append(s.left, m)
 	}
@@ -204,11 +241,15 @@ func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *sc
 }
 
 // classify finds out the group and the replicas of a member.
-func (s *selectors) classify(fleet *v1alpha1.MachineFleet, m *member) {
-	has := labels.Set(m.cluster.Labels)
-	if i := slices.IndexFunc(s.groups, func(group labels.Selector) bool { return group.Matches(has) }); i >= 0 {
-		m.group = fleet.Spec.Groups[i].Name
-		s.used[groupField(m.group)] = true
+func (s *selectors) classify(of *scope, m *member) {
+	fleet, has := of.fleet, labels.Set(m.cluster.Labels)
+	for i, group := range s.groups {
+		name := fleet.Spec.Groups[i].Name
+		if group == nil && of.selection.placed[m.cluster.Name] == name || group != nil && group.Matches(has) {
+			m.group = name
+			s.used[groupField(fleet.Spec.Groups[i])] = true
+			break
+		}
 	}
 	m.replicas = fleet.Spec.Replicas
 	if i := slices.IndexFunc(s.overrides, func(override labels.Selector) bool { return override.Matches(has) }); i >= 0 {
@@ -282,8 +323,8 @@ func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.M
 		switch {
 		case err == nil && other.UID == r.UID:
 			return &problem{v1alpha1.ReasonClaimedByAnotherFleet, fmt.Sprintf(
-				"MachineDeployment %s/%s belongs to MachineFleet %s: take the cluster out of spec.clusterSelector of one of the two, or remove the annotation %s to let the other one adopt it",
-				d.Namespace, d.Name, r.Fleet, v1alpha1.FleetRecordAnnotation)}, nil
+				"MachineDeployment %s/%s belongs to MachineFleet %s: take the cluster out of %s of one of the two, or remove the annotation %s to let the other one adopt it",
+				d.Namespace, d.Name, r.Fleet, selectionField(s.fleet), v1alpha1.FleetRecordAnnotation)}, nil
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting machine fleet %s: %w", r.Fleet, err)
 		}
@@ -295,8 +336,8 @@ func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.M
 	}
 	if wanted := s.fleet.Spec.Template.Spec.Selector.MatchLabels; !labels.Equals(wanted, d.Spec.Selector.MatchLabels) {
 		return &problem{v1alpha1.ReasonSelectorDiffers, fmt.Sprintf(
-			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of spec.clusterSelector",
-			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels))}, nil
+			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of %s",
+			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels), selectionField(s.fleet))}, nil
 	}
 	return nil, nil
 }

@@ -66,7 +66,7 @@ type Member struct {
 // NewPreview reads all that the next step of fleet rests on. The spec of fleet need not be the one that is stored.
 func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
 	c := &Controller{Deps: Deps{Agents: &freeze.Agents{}}}
-	s, err := c.observe(ctx, reader, fleet, now)
+	s, err := c.observe(ctx, sources{reader, func() (client.Reader, error) { return reader, nil }}, fleet, now)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	labelset "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -37,7 +38,7 @@ func largeScope(t testing.TB, clusters int) *scope {
 		})
 	}
 	fleet.Spec.RolloutStrategy.Progressive.MaxFailures = intstr.FromInt(clusters)
-	s := &scope{fleet: fleet, now: now}
+	s := &scope{fleet: fleet, now: now, selection: &selection{selector: labelset.Everything()}}
 	var err error
 	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func largeScope(t testing.TB, clusters int) *scope {
 			m.closed = true
 		}
 		s.members = append(s.members, m)
-		s.unused = append(s.unused, groupField(strings.Repeat("g", 63)))
+		s.unused = append(s.unused, groupField(v1alpha1.MachineFleetGroup{Name: strings.Repeat("g", 63), ClusterSelector: &metav1.LabelSelector{}}))
 	}
 	return s
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -32,6 +33,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
 			freeze.ClusterChanged(), membershipChanged()))).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
+		WatchesRawSource(source.Channel(c.Placements.News(), handler.EnqueueRequestsFromMapFunc(c.ofPlacement))).
 		WithOptions(options).
 		Complete(reconciler.New(manager.GetClient(), manager.GetClient(), c))
 	if err != nil {
@@ -48,6 +50,16 @@ func ofDeployment(_ context.Context, deployment client.Object) []reconcile.Reque
 
 // ofCluster are all fleets: a change of its labels may concern any of them.
 func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile.Request {
+	return c.fleets(ctx, func(*v1alpha1.MachineFleet) bool { return true })
+}
+
+// ofPlacement are the fleets that refer to a Placement.
+func (c *Controller) ofPlacement(ctx context.Context, changed client.Object) []reconcile.Request {
+	return c.fleets(ctx, func(fleet *v1alpha1.MachineFleet) bool { return placement.Concerns(changed, fleet.Spec.PlacementRef) })
+}
+
+// fleets are those that are wanted.
+func (c *Controller) fleets(ctx context.Context, wanted func(*v1alpha1.MachineFleet) bool) []reconcile.Request {
 	list := &v1alpha1.MachineFleetList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Listing machine fleets to wake")
@@ -55,7 +67,9 @@ func (c *Controller) ofCluster(ctx context.Context, _ client.Object) []reconcile
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		requests = append(requests, reconciler.Request("", list.Items[i].Name))
+		if wanted(&list.Items[i]) {
+			requests = append(requests, reconciler.Request("", list.Items[i].Name))
+		}
 	}
 	return requests
 }

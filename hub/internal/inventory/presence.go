@@ -96,7 +96,7 @@ func (c Controller) run(ctx context.Context, manager ctrl.Manager, options contr
 	if err != nil {
 		return fmt.Errorf("watching for the %s controller: %w", c.Name, err)
 	}
-	return runAll(ctx, cached.Start, worker.Start)
+	return RunAll(ctx, cached.Start, worker.Start)
 }
 
 // whileServed drops the errors of work that was cut short, which are no news to an operator: after the end, and those
@@ -112,8 +112,8 @@ func whileServed(reconciler reconcile.Reconciler, served Served) reconcile.Recon
 	})
 }
 
-// runAll runs all until one fails or ctx ends, and returns when all have ended.
-func runAll(ctx context.Context, all ...func(context.Context) error) error {
+// RunAll runs all until one fails or ctx ends, and returns when all have ended.
+func RunAll(ctx context.Context, all ...func(context.Context) error) error {
 	running, ctx := errgroup.WithContext(ctx)
 	for _, each := range all {
 		running.Go(func() error { return each(ctx) })
@@ -135,7 +135,16 @@ func (c Controller) mapper() meta.RESTMapper {
 }
 
 func (c Controller) cacheOptions(manager ctrl.Manager, known *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
-	options := cache.Options{
+	options := CacheOptions(manager, known, mapper)
+	if c.Namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
+	}
+	return options
+}
+
+// CacheOptions are those of a cache of kinds that may be removed at any time.
+func CacheOptions(manager ctrl.Manager, known *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
+	return cache.Options{
 		HTTPClient: manager.GetHTTPClient(), Scheme: known, Mapper: mapper,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ReaderFailOnMissingInformer: true,
@@ -146,10 +155,6 @@ func (c Controller) cacheOptions(manager ctrl.Manager, known *runtime.Scheme, ma
 			}
 		},
 	}
-	if c.Namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{c.Namespace: {}}
-	}
-	return options
 }
 
 // named asks for the name that an object shares with its Cluster.

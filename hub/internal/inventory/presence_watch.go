@@ -83,7 +83,7 @@ func (w *Watch) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching CustomResourceDefinition %s: %w", w.Definition, err)
 	}
-	return runAll(ctx, cached.Start, watcher.Start)
+	return RunAll(ctx, cached.Start, watcher.Start)
 }
 
 // follow ends the work for the definition that was, and begins that for the one that is.

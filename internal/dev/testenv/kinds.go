@@ -37,6 +37,10 @@ var (
 		Module: "open-cluster-management.io/api", Dir: "cluster/v1",
 		Names: []string{"managedclusters.cluster.open-cluster-management.io"},
 	}
+	Placements = Kinds{
+		Module: "open-cluster-management.io/api", Dir: "cluster/v1beta1",
+		Names: []string{"placements.cluster.open-cluster-management.io", "placementdecisions.cluster.open-cluster-management.io"},
+	}
 	ClusterProfiles = Kinds{
 		Module: "sigs.k8s.io/cluster-inventory-api", Dir: "config/crd/bases",
 		Names: []string{"clusterprofiles.multicluster.x-k8s.io", "placementdecisions.multicluster.x-k8s.io"},

@@ -164,6 +164,10 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 			placeWithoutWebhooks(ctx)
 		}, SpecTimeout(timeout))
 
+		It("should have a Placement choose the clusters of a MachineFleet, and leave all as it is when it chooses none", func(ctx SpecContext) {
+			rollOutByPlacement(ctx)
+		}, SpecTimeout(timeout))
+
 		Describe("with its webhooks", Ordered, func() {
 			// Mirrors of these Clusters were made before the webhooks.
 			var changed, refused string

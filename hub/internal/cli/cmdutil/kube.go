@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
@@ -73,7 +74,11 @@ func (h *Hub) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
+	known := scheme.New()
+	if err := placement.AddToScheme(known); err != nil {
+		return nil, fmt.Errorf("registering Placements: %w", err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: known})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the hub: %w", err)
 	}

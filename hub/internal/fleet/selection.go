@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+)
+
+// settleTime is how long the decisions of a Placement have to say the same before it counts that they are not complete, or that
+// a cluster has left: Open Cluster Management writes one object after the other, and the clusters in them may change places.
+const settleTime = 30 * time.Second
+
+// sources is where a step reads from.
+type sources struct {
+	client.Reader
+	// placements returns a reader of Placements.
+	placements func() (client.Reader, error)
+}
+
+// selection is which clusters a fleet has.
+type selection struct {
+	// selector is that of the spec; nil with a Placement.
+	selector labels.Selector
+	// placed has the decision groups of the clusters that the Placement has chosen, by their names.
+	placed map[string]string
+	// partial: the choice is not known, or not in full. No cluster leaves the fleet, and nothing is begun.
+	partial bool
+	// unknown says why the choice is not known; nil if it is, at least in part.
+	unknown *problem
+}
+
+// readSelection reads which clusters the fleet has. The error is placement.ErrStarting while that cannot be told yet.
+func readSelection(ctx context.Context, from sources, fleet *v1alpha1.MachineFleet) (*selection, *problem, error) {
+	ref := fleet.Spec.PlacementRef
+	switch {
+	case ref != nil && fleet.Spec.ClusterSelector != nil, ref == nil && fleet.Spec.ClusterSelector == nil:
+		return nil, &problem{v1alpha1.ReasonInvalidFleet, "spec: set exactly one of clusterSelector and placementRef"}, nil
+	case ref == nil:
+		selector, err := metav1.LabelSelectorAsSelector(fleet.Spec.ClusterSelector)
+		if err != nil {
+			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.clusterSelector: no label selector: %v: correct it", err)}, nil
+		}
+		return &selection{selector: selector}, nil, nil
+	}
+	reader, err := from.placements()
+	var found *placement.Decisions
+	if err == nil {
+		found, err = placement.Read(ctx, reader, *ref)
+	}
+	switch {
+	case errors.Is(err, placement.ErrNotInstalled):
+		return &selection{partial: true, unknown: &problem{v1alpha1.ReasonPlacementsNotInstalled,
+			"spec.placementRef: the hub's API server does not have the kinds Placement and PlacementDecision of Open Cluster Management: install them, or choose clusters with spec.clusterSelector"}}, nil, nil
+	case errors.Is(err, placement.ErrNotFound):
+		return &selection{partial: true, unknown: &problem{v1alpha1.ReasonPlacementNotFound, fmt.Sprintf(
+			"spec.placementRef: there is no Placement %s/%s: create it, or correct the reference", ref.Namespace, ref.Name)}}, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return &selection{placed: found.Groups, partial: !found.Complete()}, nil, nil
+}
+
+// has tells whether a cluster is chosen. While that is not known in full, those stay that the fleet has.
+func (s *selection) has(m *member) bool {
+	if s.selector != nil {
+		return s.selector.Matches(labels.Set(m.cluster.Labels))
+	}
+	_, chosen := s.placed[m.cluster.Name]
+	return chosen || s.partial && m.record != nil
+}
+
+// selectionField is the field of the spec that chooses the fleet's clusters.
+func selectionField(fleet *v1alpha1.MachineFleet) string {
+	if fleet.Spec.PlacementRef != nil {
+		return "spec.placementRef"
+	}
+	return "spec.clusterSelector"
+}
+
+// chosenBy says by what the fleet's clusters are chosen, and what a user can do when it chooses none.
+func chosenBy(fleet *v1alpha1.MachineFleet) (what, remedy string) {
+	if ref := fleet.Spec.PlacementRef; ref != nil {
+		what = fmt.Sprintf("Placement %s/%s chooses no accepted Cluster", ref.Namespace, ref.Name)
+		return what, "correct the Placement, or the labels and taints of the ManagedClusters"
+	}
+	return "no accepted Cluster matches it", "correct the selector or the Clusters' labels"
+}
+
+// incomplete says that the decisions of the Placement are not what it says, if that has been so for long.
+func (s *scope) incomplete() *problem {
+	if !s.selection.partial || s.selection.unknown != nil || s.partialSince.IsZero() || s.now.Sub(s.partialSince) < settleTime {
+		return nil
+	}
+	ref := s.fleet.Spec.PlacementRef
+	return &problem{v1alpha1.ReasonPlacementDecisionsIncomplete, fmt.Sprintf(
+		"spec.placementRef: the PlacementDecisions of Placement %s/%s have %d clusters, which is not the number in its status, so nothing is begun and no cluster leaves the fleet: see whether the placement controller of Open Cluster Management runs",
+		ref.Namespace, ref.Name, len(s.selection.placed))}
+}
