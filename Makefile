@@ -13,7 +13,7 @@ export CGO_ENABLED := 0
 # Every module is built from its own go.mod, so a build means the same with and without go.work.
 export GOWORK := off
 
-MODULES := . apis internal/owneddir agent/simulator hack/tools
+MODULES := . apis internal/owneddir agent/simulator hack/tools hack/release
 BIN := bin
 export HOLLOWFLEET_BIN := $(CURDIR)/$(BIN)
 
@@ -53,6 +53,11 @@ comma := ,
 go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
 	go build -v -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ $(2)
 
+# What an image is called after, and the commit that it tells; a source archive has neither. --dirty: see git describe.
+VERSION ?= $(or $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null),dev)
+REVISION = $(shell git rev-parse --verify --quiet HEAD 2>/dev/null)
+COMMIT_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
+
 # Named one by one: a pattern that matches nothing would be no error.
 HUB_PACKAGES := ./hub/cmd/hub ./hub/cmd/kubectl-hollow
 AGENT_PACKAGES := ./agent/cmd/agent
@@ -69,6 +74,8 @@ SEED ?= 0
 TIMES ?= 10
 WHOLE ?=
 FUZZTIME ?= 1m
+KIND ?= kind
+ONLY ?=
 export TESTFLAGS ?=
 
 ##@ Use it
@@ -78,7 +85,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -127,6 +134,15 @@ build-agent: $(HEARTBEAT) ## Build bin/agent alone.
 build-simulator: $(HEARTBEAT) ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes.
 	@cd agent/simulator && "$(CURDIR)/$(HEARTBEAT)" -name simulator -note '$(SIMULATOR_NOTE)' -packages '$(SIMULATOR_PACKAGES)' -- \
 		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
+
+.PHONY: images
+images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcluster to bin/images. No container engine is needed.
+	@cd hack/release && go run ./images build --bin "$(CURDIR)/$(BIN)" --out "$(CURDIR)/$(BIN)/images" \
+		--version '$(VERSION)' --revision '$(REVISION)' --created $(COMMIT_TIME)
+
+.PHONY: images-load
+images-load: ## Load what "make images" has written into the kind cluster KIND=kind. ONLY=hub,agent loads some of them.
+	@cd hack/release && go run ./images load --kind '$(KIND)' --from "$(CURDIR)/$(BIN)/images" --only '$(ONLY)'
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the deep-copy functions of the API types.

@@ -44,7 +44,7 @@ func TestMakeHelpListsTheTargets(t *testing.T) {
 	help, err := command(t, nil, "make", "help")
 	g.Expect(err).NotTo(HaveOccurred(), help)
 	for _, target := range []string{
-		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down",
+		"help", "build", "generate", "manifests", "lint", "test", "test-unit", "test-integration", "bench", "verify", "demo", "demo-down", "images", "images-load",
 	} {
 		g.Expect(help).To(MatchRegexp(`(?m)^  `+target+` +\S`), "make help must list it with a line of its own")
 		plan, err := command(t, nil, "make", "--dry-run", target)
@@ -110,14 +110,14 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 				"bin/tools/heartbeat": "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n",
 				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
 					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
-				"apis/.keep": "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "agent/simulator/.keep": "",
+				"apis/.keep": "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "hack/release/.keep": "", "agent/simulator/.keep": "",
 			} {
 				g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755)).To(Succeed())
 				g.Expect(os.WriteFile(filepath.Join(dir, file), []byte(content), 0o755)).To(Succeed())
 			}
 			output, err := command(t, []string{"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH")}, filepath.Join(dir, "hack/test.sh"), "unit")
 			g.Expect(err == nil).To(Equal(test.passes), output)
-			for _, suite := range []string{"apis", "owneddir", "tools", "simulator", filepath.Base(dir)} {
+			for _, suite := range []string{"apis", "owneddir", "tools", "release", "simulator", filepath.Base(dir)} {
 				g.Expect(output).To(ContainSubstring("\n"+strings.ReplaceAll(fmt.Sprintf(test.line, suite), `\t`, "\t")+"\n"), "go's own line")
 			}
 			g.Expect(output).To(ContainSubstring(test.verdict))

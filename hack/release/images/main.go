@@ -1,0 +1,108 @@
+// Command images makes container images of Hollowfleet's programs, without a container engine, and loads them into a
+// kind cluster.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const usage = `usage: images build [flags]   write NAME.tar and NAME.cdx.json of each program
+       images load [flags]    load NAME.tar of each program into a kind cluster`
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "images: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("which command?\n" + usage)
+	}
+	switch args[0] {
+	case "build":
+		return runBuild(args[1:], out)
+	case "load":
+		return runLoad(args[1:], out)
+	}
+	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+}
+
+func runBuild(args []string, out io.Writer) error {
+	b := build{}
+	var bin, to, created string
+	flags := flag.NewFlagSet("build", flag.ContinueOnError)
+	flags.StringVar(&bin, "bin", "bin", "directory of the programs")
+	flags.StringVar(&to, "out", filepath.Join("bin", "images"), "directory to write to")
+	flags.StringVar(&b.version, "version", "", "version of the source, which becomes the tag of the images (required)")
+	flags.StringVar(&b.revision, "revision", "", "commit of the source, if it is known")
+	flags.StringVar(&created, "created", "0", "time of that commit, in seconds since 1970")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	seconds, err := strconv.ParseInt(created, 10, 64)
+	if err != nil {
+		return fmt.Errorf("--created: want seconds since 1970, got %q", created)
+	}
+	b.created = time.Unix(seconds, 0).UTC()
+	if b.version == "" {
+		return errors.New("--version is required")
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	var rows []row
+	for _, p := range programs {
+		r, err := b.write(p, filepath.Join(bin, p.name), to)
+		if err != nil {
+			return fmt.Errorf("making the image of %s: %w", p.name, err)
+		}
+		rows = append(rows, r)
+	}
+	printTable(out, rows)
+	return checkSizes(rows)
+}
+
+func runLoad(args []string, out io.Writer) error {
+	var cluster, from, only string
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.StringVar(&cluster, "kind", "kind", "name of the kind cluster")
+	flags.StringVar(&from, "from", filepath.Join("bin", "images"), "directory that build has written to")
+	flags.StringVar(&only, "only", "", "names of the images to load, with commas between them (default all)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	names, err := selected(only)
+	if err != nil {
+		return err
+	}
+	return load(cluster, from, names, out)
+}
+
+// selected are the names of the programs that only names, or of all.
+func selected(only string) ([]string, error) {
+	var all []string
+	for _, p := range programs {
+		all = append(all, p.name)
+	}
+	if only == "" {
+		return all, nil
+	}
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--only: there is no image %q, only %s", name, strings.Join(all, ", "))
+		}
+	}
+	return names, nil
+}
