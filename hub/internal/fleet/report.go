@@ -78,20 +78,13 @@ func (s *scope) summarize(p plan.Plan) summary {
 			sum.counts.Selected++
 		}
 		phase := s.phase(m)
-		sum.count(phase)
+		sum.count(name, phase)
 		failure := s.failure(m)
 		if slices.Contains(p.NotRolledBack, name) {
 			failure = m.notRolledBack(failure)
 		}
 		if failure != nil {
 			sum.fail(name, *failure)
-		}
-		switch phase {
-		case plan.Failed, plan.TimedOut, plan.RollbackFailed:
-			sum.failed = append(sum.failed, name)
-		case plan.RollingBack, plan.RolledBack:
-			sum.rolledBack = append(sum.rolledBack, name)
-		case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded:
 		}
 		switch {
 		case m.held != "":
@@ -116,7 +109,7 @@ func (s *scope) summarize(p plan.Plan) summary {
 	return sum
 }
 
-func (sum *summary) count(phase plan.Phase) {
+func (sum *summary) count(cluster string, phase plan.Phase) {
 	switch phase {
 	case plan.ToApply:
 		sum.counts.Waiting++
@@ -128,10 +121,13 @@ func (sum *summary) count(phase plan.Phase) {
 		sum.counts.Updated++
 	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
 		sum.counts.Failed++
+		sum.failed = append(sum.failed, cluster)
 	case plan.RollingBack:
 		sum.counts.RollingBack++
+		sum.rolledBack = append(sum.rolledBack, cluster)
 	case plan.RolledBack:
 		sum.counts.RolledBack++
+		sum.rolledBack = append(sum.rolledBack, cluster)
 	}
 }
 

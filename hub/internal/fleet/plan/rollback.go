@@ -114,20 +114,9 @@ func (p *Plan) rollBack(in Input, limit int, clusters []Cluster) {
 			if !in.toRollBack(*c) || !turn(*c) {
 				continue
 			}
-			busy, waits := in.busy(*c), c.Closed && c.Record.Phase == Succeeded
-			switch {
-			case c.Record.Previous == "" || c.PreviousLost:
-				p.NotRolledBack = append(p.NotRolledBack, c.Name)
-			case !in.mayChange(*c) || waits || !busy && room <= 0:
-				p.ToRollBack = append(p.ToRollBack, c.Name)
-				if waits {
-					p.Closed = append(p.Closed, c.Name)
-				}
-			default:
-				if !busy {
-					room--
-				}
-				p.rollBackOne(in, c)
+			busy := in.busy(*c)
+			if p.rollBackOne(in, c, busy || room > 0) && !busy {
+				room--
 			}
 		}
 	}
@@ -136,10 +125,23 @@ func (p *Plan) rollBack(in Input, limit int, clusters []Cluster) {
 	slices.Sort(p.Closed)
 }
 
-// rollBackOne adds the rollback of a cluster. What the same plan says of it besides goes into the same write.
-func (p *Plan) rollBackOne(in Input, c *Cluster) {
+// rollBackOne rolls a cluster back, if that can be done now. What the same plan says of it besides goes into the same write.
+func (p *Plan) rollBackOne(in Input, c *Cluster, room bool) bool {
+	waits := c.Closed && c.Record.Phase == Succeeded
+	switch {
+	case c.Record.Previous == "" || c.PreviousLost:
+		p.NotRolledBack = append(p.NotRolledBack, c.Name)
+		return false
+	case !in.mayChange(*c) || waits || !room:
+		p.ToRollBack = append(p.ToRollBack, c.Name)
+		if waits {
+			p.Closed = append(p.Closed, c.Name)
+		}
+		return false
+	}
 	from := c.Record.Phase
 	c.Record.Phase, c.Record.Since, c.Record.Retried = RollingBack, in.Now, in.RetriedAt
 	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool { return change.Cluster == c.Name })
 	p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, RollBack: true, From: from})
+	return true
 }
