@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
@@ -64,6 +65,8 @@ type agent struct {
 	capacity atomic.Pointer[func(context.Context) corev1.ResourceList]
 	// orphans knows what has no Machine, once there are controllers.
 	orphans atomic.Pointer[machine.OrphanFinder]
+	// checker reads what the hub asks of the cluster, once there are controllers.
+	checker atomic.Pointer[checks.Checker]
 }
 
 // Run runs an agent until ctx ends; it then returns nil. It returns *UsageError when the options cannot be used.
@@ -263,6 +266,13 @@ func (a *agent) readOrphans() (*v1alpha1.Orphans, bool) {
 		return finder.Orphans()
 	}
 	return nil, false
+}
+
+func (a *agent) readChecks() checks.Result {
+	if checker := a.checker.Load(); checker != nil {
+		return checker.Result()
+	}
+	return checks.Result{}
 }
 
 // waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its

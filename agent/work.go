@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/csrapprover"
@@ -218,8 +220,12 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	if err != nil {
 		return err
 	}
+	checker, err := a.newChecker(c, clientset)
+	if err != nil {
+		return err
+	}
 	preThawSync := machine.NewPreThawSync(waker, a.clock)
-	relister, err := a.relister(c, preThawSync)
+	relister, err := a.relister(c, checker, preThawSync)
 	if err != nil {
 		return err
 	}
@@ -229,6 +235,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		addMachineController(c, a.monitor, machines, waker, preThawSync),
 		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
 		c.hub.Add(finder),
+		c.hub.Add(checker),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),
@@ -238,10 +245,24 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	)
 }
 
+// newChecker makes what reads for the hub's checks.
+func (a *agent) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
+	checker, err := checks.New(checks.Deps{
+		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: a.HostNamespace,
+		Cluster: a.reportedCluster, Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("checks"),
+	})
+	a.checker.Store(checker)
+	return checker, err
+}
+
 // relister holds every cache against its API server after a freeze.
-func (a *agent) relister(c clusters, preThawSync *machine.PreThawSync) (*relist.Relister, error) {
+func (a *agent) relister(c clusters, checker *checks.Checker, preThawSync *machine.PreThawSync) (*relist.Relister, error) {
 	return relist.New(relist.Deps{
-		Caches: c.informers, Tell: preThawSync.Run, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
+		Tell: func(ctx context.Context, freeze uint64) (int, error) {
+			checker.ReadBeforeThaw(ctx, freeze)
+			return preThawSync.Run(ctx, freeze)
+		},
+		Caches: c.informers, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
 		Log: a.Log.WithName("relist"), Metrics: a.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {

@@ -119,6 +119,45 @@ type ClusterSpec struct {
 	// --heartbeat-period and --heartbeat-grace.
 	// +optional
 	Heartbeat Heartbeat `json:"heartbeat,omitzero"`
+
+	// healthChecks are made by the cluster's agent, which reports each as a condition of the Cluster. A MachineFleet rests on
+	// those that its spec.healthConditions names.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	HealthChecks []ClusterHealthCheck `json:"healthChecks,omitempty"`
+}
+
+// ClusterHealthCheck is what the agent of a cluster looks at there.
+type ClusterHealthCheck struct {
+	// type of the condition on the Cluster, such as example.com/FrontendAvailable: a DNS name, a slash and a word, so that it is
+	// none of the hub's own.
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$`
+	// +required
+	Type string `json:"type"`
+	// deployment of the workload cluster whose replicas are all to be available. While it does not exist, the condition is
+	// False.
+	// +required
+	Deployment DeploymentReference `json:"deployment"`
+}
+
+// DeploymentReference names a Deployment of a workload cluster.
+type DeploymentReference struct {
+	// namespace of the Deployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Namespace string `json:"namespace"`
+	// name of the Deployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
 }
 
 // Heartbeat times the Lease that a cluster's agent renews on the hub.
@@ -220,6 +259,11 @@ type ClusterStatus struct {
 	// +optional
 	Orphans *Orphans `json:"orphans,omitempty"`
 
+	// podQuota is the ResourceQuota that leaves the least room for hollow-node pods where the agent makes them; absent if none
+	// bounds them. Quotas with scopes are left out. Written by the agent.
+	// +optional
+	PodQuota *PodQuota `json:"podQuota,omitempty"`
+
 	// freezes are those of this cluster that are over, oldest first: for as long, no Machine came nearer to being
 	// available. Beyond 32, the oldest is added to the one after it. Written by the hub.
 	// +listType=atomic
@@ -228,10 +272,11 @@ type ClusterStatus struct {
 	Freezes []Freeze `json:"freezes,omitempty"`
 
 	// conditions: Accepted, Joined, AgentConnected, Frozen, Mirrored, Ready, Reconciling and Stalled written by the hub;
-	// TargetReachable and AgentFrozen written by the agent.
+	// TargetReachable, AgentFrozen, DisruptionAllowed and those of spec.healthChecks written by the agent. Others may write
+	// conditions of their own.
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
@@ -258,6 +303,21 @@ type Orphans struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +optional
 	Names []string `json:"names,omitempty"`
+}
+
+// PodQuota is a ResourceQuota, by what it leaves.
+type PodQuota struct {
+	// namespace of the ResourceQuota.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Namespace string `json:"namespace"`
+	// name of the ResourceQuota.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// remaining is how many more pods it allows, never less than 0.
+	// +required
+	Remaining int32 `json:"remaining"`
 }
 
 // MachineCounts counts Machines by state.

@@ -37,6 +37,9 @@ const (
 	// ClusterMirroredCondition is False while the hub cannot show the cluster in Open Cluster Management, because another's
 	// ManagedCluster has its name or the API server refuses the mirror. Absent otherwise. Written by the hub.
 	ClusterMirroredCondition = "Mirrored"
+	// ClusterDisruptionAllowedCondition: every disruption budget that covers a pod on the Node of a Machine allows an eviction.
+	// False while some do not, however long one waits or since half a minute; the message names them. Written by the agent.
+	ClusterDisruptionAllowedCondition = "DisruptionAllowed"
 	// ClusterObjectsDecodedCondition is False while the hub cannot decode objects in the cluster's namespace, which it then
 	// leaves alone; the message names them. Absent otherwise. Written by the hub.
 	ClusterObjectsDecodedCondition = "ObjectsDecoded"
@@ -217,16 +220,6 @@ const (
 	// ReasonTooManyFailures: more clusters of the fleet have failed than its rolloutStrategy allows, so that nothing more is
 	// begun.
 	ReasonTooManyFailures = "TooManyFailures"
-	// ReasonAborted: spec.abortedRevision is that of the fleet's template, so that nothing more is begun.
-	ReasonAborted = "Aborted"
-	// ReasonRollingBack: clusters of the fleet get back the template that they had before. ReasonRolledBack: they have it, also
-	// as what a cluster of a fleet is listed for.
-	ReasonRollingBack = "RollingBack"
-	ReasonRolledBack  = "RolledBack"
-	// ReasonRollbackFailed: a cluster of a fleet cannot go on with the template that it had before, or was not in time.
-	ReasonRollbackFailed = "RollbackFailed"
-	// ReasonNoEarlierTemplate: a cluster of a fleet that is to be rolled back has nothing to go back to.
-	ReasonNoEarlierTemplate = "NoEarlierTemplate"
 	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
 	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonOutsideMaintenanceWindow: the current wave of the fleet's rollout waits for a maintenance window.
@@ -289,6 +282,13 @@ const (
 	ReasonDrainTimedOut       = "DrainTimedOut"
 	ReasonMisconfiguredBudget = "MisconfiguredBudget"
 	ReasonAwaitingHook        = "AwaitingHook"
+	// ReasonSufficientPods and ReasonInsufficientPods are those of the condition of the same name of a PodDisruptionBudget.
+	ReasonSufficientPods   = "SufficientPods"
+	ReasonInsufficientPods = "InsufficientPods"
+	// ReasonDeploymentNotFound: the Deployment of a health check does not exist. ReasonCheckFailed: the agent cannot read what it
+	// is to look at; the message says why.
+	ReasonDeploymentNotFound = "DeploymentNotFound"
+	ReasonCheckFailed        = "CheckFailed"
 	// ReasonThawLimited: the Machine waits, because after a freeze only some Machines a minute are taken apart.
 	ReasonThawLimited = "ThawLimited"
 )

@@ -94,6 +94,22 @@ type MachineFleetSpec struct {
 	// +optional
 	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
 
+	// ignorePreflightErrors are checks whose result keeps no template from being begun in a cluster. What is begun there still
+	// waits for disruption budgets and quotas. Default none.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	// +optional
+	IgnorePreflightErrors []PreflightError `json:"ignorePreflightErrors,omitempty"`
+
+	// healthConditions have to hold on a Cluster, beside what its MachineDeployment says, for a template to have succeeded
+	// there. They are those of spec.healthChecks of Clusters, or others that any controller writes. One that is missing or
+	// Unknown does not hold.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	HealthConditions []MachineFleetHealthCondition `json:"healthConditions,omitempty"`
+
 	// unreachablePolicy says what a rollout does about a cluster that is frozen or not Ready. Nothing is begun there in any
 	// case. Default Hold.
 	// +kubebuilder:default=Hold
@@ -134,22 +150,6 @@ type MachineFleetSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Approvals []MachineFleetApproval `json:"approvals,omitempty"`
-
-	// rollbackPolicy says which clusters get back the template that they had before when a rollout stops: because more of them
-	// have failed than rolloutStrategy allows, or because of abortedRevision. Default None.
-	// +kubebuilder:default=None
-	// +optional
-	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitempty"`
-
-	// abortedRevision is the revision that is to be begun in no further cluster. Another one than status.revision does nothing.
-	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	AbortedRevision string `json:"abortedRevision,omitempty"`
-
-	// retriedAt is set to the present time to have the template begun again in the clusters that have failed with it or were
-	// rolled back. It is not begun again while abortedRevision is that of the template.
-	// +optional
-	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
 }
 
 // PlacementReference names a Placement of Open Cluster Management.
@@ -168,20 +168,33 @@ type PlacementReference struct {
 	Name string `json:"name"`
 }
 
-// RollbackPolicy says which clusters get back the template that they had before.
+// PreflightError is a result of the checks in a cluster before a template is begun there.
 //
-// +kubebuilder:validation:Enum=None;Failed;All
-type RollbackPolicy string
+// +kubebuilder:validation:Enum=DisruptionNotAllowed;PodQuotaExceeded
+type PreflightError string
 
-// The values of RollbackPolicy.
+// The values of PreflightError.
 const (
-	// RollbackNone: none of them.
-	RollbackNone RollbackPolicy = "None"
-	// RollbackFailed: those that have failed.
-	RollbackFailed RollbackPolicy = "Failed"
-	// RollbackAll: every one in which the template was begun.
-	RollbackAll RollbackPolicy = "All"
+	// PreflightDisruptionNotAllowed: a disruption budget allows no eviction from a Node of the cluster's Machines.
+	PreflightDisruptionNotAllowed PreflightError = "DisruptionNotAllowed"
+	// PreflightPodQuotaExceeded: a quota leaves no room for the pods that the rollout needs at once.
+	PreflightPodQuotaExceeded PreflightError = "PodQuotaExceeded"
 )
+
+// MachineFleetHealthCondition is a condition of a Cluster that a fleet rests on.
+type MachineFleetHealthCondition struct {
+	// type of the condition.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`
+	// +required
+	Type string `json:"type"`
+	// status that it has to have. Default True.
+	// +kubebuilder:validation:Enum=True;False
+	// +kubebuilder:default="True"
+	// +optional
+	Status metav1.ConditionStatus `json:"status,omitempty"`
+}
 
 // RemovalPolicy says what becomes of the MachineDeployment in a cluster that has left a fleet.
 //
@@ -387,8 +400,7 @@ type MachineFleetStatus struct {
 	// clusters counts the fleet's clusters.
 	// +optional
 	Clusters MachineFleetClusters `json:"clusters"`
-	// failures are the first 20 clusters, by name, that have failed, also those that were rolled back then, or in which nothing
-	// can be begun.
+	// failures are the first 20 clusters, by name, that have failed or in which nothing can be begun.
 	// +listType=map
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
@@ -407,7 +419,7 @@ type MachineFleetStatus struct {
 }
 
 // MachineFleetClusters counts clusters by how far they are with the present revision. Each that is selected, or has left
-// in the middle of the revision, is in one of waiting, progressing, soaking, updated, failed, rollingBack and rolledBack.
+// in the middle of the revision, is in one of waiting, progressing, soaking, updated and failed.
 type MachineFleetClusters struct {
 	// selected is how many clusters the fleet has now.
 	// +optional
@@ -424,16 +436,10 @@ type MachineFleetClusters struct {
 	// updated is those that did so.
 	// +optional
 	Updated int32 `json:"updated"`
-	// failed is those that reported that they cannot go on, or were not in time, also in a rollback, and with unreachablePolicy
-	// Fail those that are frozen or not Ready.
+	// failed is those that reported that they cannot go on, or were not in time, and with unreachablePolicy Fail those that are
+	// frozen or not Ready.
 	// +optional
 	Failed int32 `json:"failed"`
-	// rollingBack is those that have got back the template that they had before, and do not report success yet.
-	// +optional
-	RollingBack int32 `json:"rollingBack"`
-	// rolledBack is those that did so.
-	// +optional
-	RolledBack int32 `json:"rolledBack"`
 	// held is those that are not updated and frozen or not Ready: nothing is begun there, and nothing that they report
 	// counts.
 	// +optional

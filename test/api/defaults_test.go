@@ -28,7 +28,7 @@ var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The
 // The parts of a MachineFleet: what is written, and what the API server adds to it.
 const (
 	minimalFleet   = `{clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}}}`
-	defaultedFleet = `{removalPolicy: Orphan, rollbackPolicy: None, unreachablePolicy: Hold, clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}` +
+	defaultedFleet = `{removalPolicy: Orphan, unreachablePolicy: Hold, clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}` +
 		`, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}}`
 	defaultedConfig = `maxFailures: 0, minSuccessTime: "0", progressDeadline: None`
 )
@@ -64,6 +64,8 @@ spec: ` + minimalBody + scaled + `, strategy: {type: InPlace, inPlace: {trigger:
 ` + unseenDeployment},
 		"fleet": {"MachineFleet", minimalFleet + "}", `
 spec: ` + defaultedFleet + `, rolloutStrategy: {type: All}` + unseenFleet},
+		"fleet-health": {"MachineFleet", minimalFleet + ", healthConditions: [{type: A}]}", `
+spec: ` + defaultedFleet + `, healthConditions: [{type: A, status: "True"}], rolloutStrategy: {type: All}` + unseenFleet},
 		"fleet-all": {"MachineFleet", minimalFleet + ", rolloutStrategy: {all: {}}}", `
 spec: ` + defaultedFleet + `, rolloutStrategy: {type: All, all: {` + defaultedConfig + `}}` + unseenFleet},
 		"fleet-progressive": {"MachineFleet", minimalFleet + ", rolloutStrategy: {type: Progressive, progressive: {}}}", `

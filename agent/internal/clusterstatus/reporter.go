@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -36,7 +37,7 @@ const (
 	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Log and TenureChanged.
+// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Checks, Log and TenureChanged.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -50,6 +51,8 @@ type Deps struct {
 	Capacity func(ctx context.Context) corev1.ResourceList
 	// Orphans, if not nil, returns what has no Machine on the hub, nil for nothing, and whether that is known.
 	Orphans func() (orphans *v1alpha1.Orphans, known bool)
+	// Checks, if not nil, returns what was read in the cluster for the hub's checks.
+	Checks func() checks.Result
 	// Freeze returns the freeze state, and Changes receives after it changed.
 	Freeze  func() freeze.State
 	Changes <-chan struct{}
@@ -93,7 +96,8 @@ type Reporter struct {
 	Deps
 	lease       *coordinationv1.Lease
 	leaseHolder *leaseHolder
-	capacity    debouncedCapacity
+	capacity    debounced[corev1.ResourceList]
+	podQuota    debounced[*v1alpha1.PodQuota]
 	// troubles is how the probes failed at the last report.
 	troubles map[freeze.Scope]freeze.Outcome
 	// said is what was last told of the hold of the Lease.
@@ -212,15 +216,20 @@ func (r *Reporter) writeNow(ctx context.Context) error {
 
 func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	known := facts{
-		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, now: r.Clock.Now(),
-		capacity: r.capacity.offer(r.Capacity(ctx), r.Clock.Now()),
+		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
 	}
+	capacity := r.Capacity(ctx)
+	known.capacity = r.capacity.offer(capacity, capacity != nil, known.now)
 	troubles := troublesOf(known.freeze, r.troubles)
 	known.otherTrouble = !maps.Equal(troubles, r.troubles)
 	known.clusterUID, known.kubernetesVersion = r.Target()
 	known.finding, known.findingKnown = r.HubIdentity.Finding()
 	if r.Orphans != nil {
 		known.orphans, known.orphansKnown = r.Orphans()
+	}
+	if r.Checks != nil {
+		known.checks = r.Checks()
+		known.podQuota = r.podQuota.offer(known.checks.PodQuota, known.checks.Known, known.now)
 	}
 	own := statusOf(cluster.Status, known)
 	if same(cluster.Status, own) {

@@ -1,6 +1,7 @@
 package clusterstatus
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -23,6 +25,10 @@ type facts struct {
 	// orphans is what has no Machine on the hub.
 	orphans      *v1alpha1.Orphans
 	orphansKnown bool
+	// checks is what was read in the cluster, for healthChecks too.
+	checks       checks.Result
+	healthChecks []v1alpha1.ClusterHealthCheck
+	podQuota     *v1alpha1.PodQuota
 	freeze       freeze.State
 	// otherTrouble: the probes fail in another way than at the last report.
 	otherTrouble bool
@@ -30,15 +36,15 @@ type facts struct {
 	now          time.Time
 }
 
-// ownConditions are the condition types that the agent writes on a Cluster.
-var ownConditions = []string{v1alpha1.ClusterTargetReachableCondition, v1alpha1.ClusterAgentFrozenCondition}
+// ownConditions are the condition types that the agent writes on a Cluster, beside those of its health checks.
+var ownConditions = []string{v1alpha1.ClusterTargetReachableCondition, v1alpha1.ClusterAgentFrozenCondition, v1alpha1.ClusterDisruptionAllowedCondition}
 
 // statusOf computes the agent's part of a Cluster's status. What is not known now stays as it was last reported.
 func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	after := v1alpha1.ClusterStatus{
 		ClusterUID: before.ClusterUID, KubernetesVersion: before.KubernetesVersion,
 		AgentVersion: f.agentVersion, Capacity: before.Capacity, UnacknowledgedHub: before.UnacknowledgedHub,
-		Orphans: before.Orphans,
+		Orphans: before.Orphans, PodQuota: before.PodQuota,
 	}
 	if f.findingKnown {
 		after.UnacknowledgedHub = f.finding
@@ -55,7 +61,14 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 	if f.capacity != nil {
 		after.Capacity = f.capacity
 	}
-	for _, conditionType := range ownConditions {
+	if f.checks.Known {
+		after.PodQuota = f.podQuota
+	}
+	own := slices.Clone(ownConditions)
+	for _, check := range f.healthChecks {
+		own = append(own, check.Type)
+	}
+	for _, conditionType := range own {
 		if condition := meta.FindStatusCondition(before.Conditions, conditionType); condition != nil {
 			after.Conditions = append(after.Conditions, *condition)
 		}
@@ -66,6 +79,11 @@ func statusOf(before v1alpha1.ClusterStatus, f facts) v1alpha1.ClusterStatus {
 			condition = settled(*known, condition, f.otherTrouble || before.UnacknowledgedHub != after.UnacknowledgedHub)
 		}
 		conditions.Set(&after.Conditions, condition, f.now)
+	}
+	for _, condition := range f.checks.Conditions {
+		if slices.Contains(own, condition.Type) { // A check that a user has just removed is not reported any more.
+			conditions.Set(&after.Conditions, condition, f.now)
+		}
 	}
 	return after
 }
@@ -135,7 +153,7 @@ func agentFrozen(f facts) metav1.Condition {
 func same(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
 	if cluster.ClusterUID != own.ClusterUID || cluster.KubernetesVersion != own.KubernetesVersion ||
 		cluster.AgentVersion != own.AgentVersion || cluster.UnacknowledgedHub != own.UnacknowledgedHub || !equality.Semantic.DeepEqual(cluster.Capacity, own.Capacity) ||
-		!equality.Semantic.DeepEqual(cluster.Orphans, own.Orphans) {
+		!equality.Semantic.DeepEqual(cluster.Orphans, own.Orphans) || !equality.Semantic.DeepEqual(cluster.PodQuota, own.PodQuota) {
 		return false
 	}
 	for _, condition := range own.Conditions {
@@ -147,34 +165,37 @@ func same(cluster v1alpha1.ClusterStatus, own v1alpha1.ClusterStatus) bool {
 	return true
 }
 
-// longestWait is how long a capacity may keep changing before it is reported all the same.
+// longestWait is how long a value may keep changing before it is reported all the same.
 const longestWait = 30 * time.Second
 
-// debouncedCapacity holds a capacity back while it changes: a scale-up is reported as one change, not as many.
-type debouncedCapacity struct {
-	reported, pending corev1.ResourceList
+// debounced holds a value back while it changes: a scale-up is reported as one change, not as many.
+type debounced[T any] struct {
+	reported, pending T
+	known             bool
 	since             time.Time
 }
 
-// offer takes in the capacity now and returns the one to report. One that differs is reported when it is offered
-// twice in a row, or has been changing for longestWait.
-func (s *debouncedCapacity) offer(capacity corev1.ResourceList, now time.Time) corev1.ResourceList {
+// offer takes in the value now, if it is known, and returns the one to report. One that differs is reported when it is
+// offered twice in a row, or has been changing for longestWait.
+func (s *debounced[T]) offer(value T, known bool, now time.Time) T {
+	var none T
 	switch {
-	case capacity == nil || equality.Semantic.DeepEqual(capacity, s.reported):
-		s.pending, s.since = nil, time.Time{}
+	case !known || s.known && equality.Semantic.DeepEqual(value, s.reported):
+		s.pending, s.since = none, time.Time{}
 		return s.reported
-	case s.reported == nil:
-		s.reported = capacity
+	case !s.known:
+		s.reported, s.known = value, true
 		return s.reported
 	}
+	again := !s.since.IsZero() && equality.Semantic.DeepEqual(value, s.pending)
 	if s.since.IsZero() {
 		s.since = now
 	}
-	if equality.Semantic.DeepEqual(capacity, s.pending) || now.Sub(s.since) >= longestWait {
-		s.reported, s.pending, s.since = capacity, nil, time.Time{}
+	if again || now.Sub(s.since) >= longestWait {
+		s.reported, s.pending, s.since = value, none, time.Time{}
 		return s.reported
 	}
-	s.pending = capacity
+	s.pending = value
 	return s.reported
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -193,7 +194,7 @@ func TestAnAgentThatStartsKeepsThatTheTargetIsAway(t *testing.T) {
 }
 
 func TestSettling(t *testing.T) {
-	var s debouncedCapacity
+	var s debounced[corev1.ResourceList]
 	steps := []struct {
 		after   time.Duration
 		offered corev1.ResourceList
@@ -212,7 +213,7 @@ func TestSettling(t *testing.T) {
 		{90 * time.Second, cores("13"), cores("13")}, // changing for long enough
 	}
 	for i, step := range steps {
-		got := s.offer(step.offered, now.Add(step.after))
+		got := s.offer(step.offered, step.offered != nil, now.Add(step.after))
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Fatalf("step %d (-want +got):\n%s", i, diff)
 		}
@@ -250,5 +251,43 @@ func TestOrphansAreReportedWhenTheyAreKnown(t *testing.T) {
 	f.orphans, f.orphansKnown = nil, true
 	if got := statusOf(status, f).Orphans; got != nil {
 		t.Errorf("there are none any more, and the status has %v", got)
+	}
+}
+
+func TestChecksAreReportedWhenTheyAreKnown(t *testing.T) {
+	const kind = "example.com/FrontendAvailable"
+	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: "R", Message: "m"}
+	}
+	f := known()
+	f.healthChecks = []v1alpha1.ClusterHealthCheck{{Type: kind}}
+	f.checks = checks.Result{Known: true, Conditions: []metav1.Condition{
+		condition(v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse), condition(kind, metav1.ConditionTrue), condition("example.com/Gone", metav1.ConditionTrue),
+	}}
+	f.podQuota = &v1alpha1.PodQuota{Name: "small", Remaining: 3}
+	before := v1alpha1.ClusterStatus{Conditions: []metav1.Condition{condition("example.com/Foreign", metav1.ConditionTrue)}}
+	status := statusOf(before, f)
+	if !meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ClusterDisruptionAllowedCondition) || !meta.IsStatusConditionTrue(status.Conditions, kind) {
+		t.Errorf("%+v", status.Conditions)
+	}
+	for _, foreign := range []string{"example.com/Gone", "example.com/Foreign"} {
+		if meta.FindStatusCondition(status.Conditions, foreign) != nil {
+			t.Errorf("the agent would write %s, which no health check asks for", foreign)
+		}
+	}
+	if diff := cmp.Diff(f.podQuota, status.PodQuota); diff != "" || same(before, status) {
+		t.Errorf("the quota is not written (-want +got):\n%s", diff)
+	}
+	f.checks, f.podQuota = checks.Result{}, nil
+	if diff := cmp.Diff(status, statusOf(status, f)); diff != "" {
+		t.Errorf("what is not known has changed (-before +after):\n%s", diff)
+	}
+	f.checks.Known = true
+	if got := statusOf(status, f).PodQuota; got != nil {
+		t.Errorf("no quota bounds the pods any more, and the status has %v", got)
+	}
+	f.healthChecks, f.generation = nil, 2
+	if after := statusOf(status, f); meta.FindStatusCondition(after.Conditions, kind) != nil || same(status, after) {
+		t.Errorf("the condition of a check that is gone stays: %+v", after.Conditions)
 	}
 }

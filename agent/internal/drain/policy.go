@@ -156,7 +156,7 @@ func Misconfigured(pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) []
 		selecting := selecting(&pods[i], budgets)
 		for _, budget := range selecting {
 			name := budget.Namespace + "/" + budget.Name
-			if why := never(budget); why != "" {
+			if why := Never(budget); why != "" {
 				found[name] = Budget{Name: name, Why: why}
 			} else if len(selecting) > 1 {
 				found[name] = Budget{Name: name, Why: "is one of several that select the same pod, which no eviction can satisfy"}
@@ -186,8 +186,8 @@ func selecting(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) []*polic
 	return selecting
 }
 
-// never says why budget allows no disruption at all; empty if it may.
-func never(budget *policyv1.PodDisruptionBudget) string {
+// Never says why budget allows no disruption at all; empty if it may.
+func Never(budget *policyv1.PodDisruptionBudget) string {
 	spec, status := budget.Spec, budget.Status
 	switch {
 	case isNumber(spec.MaxUnavailable, 0) || isPercentage(spec.MaxUnavailable, "0%"):

@@ -152,6 +152,16 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 		"grace below twice the period": {with(cluster("x"), func(c *v1alpha1.Cluster) {
 			c.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 30, GraceSeconds: 40}
 		}), "graceSeconds", "at least twice periodSeconds"},
+		"a health check with the name of a condition of the hub": {with(cluster("x"), func(c *v1alpha1.Cluster) {
+			c.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: "Ready", Deployment: v1alpha1.DeploymentReference{Namespace: "a", Name: "b"}}}
+		}), "spec.healthChecks[0].type", "should match"},
+		"a health check of nothing": {with(cluster("x"), func(c *v1alpha1.Cluster) {
+			c.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: "example.com/A"}}
+		}), "spec.healthChecks[0].deployment.name", "at least 1"},
+		"two health checks of one name": {with(cluster("x"), func(c *v1alpha1.Cluster) {
+			check := v1alpha1.ClusterHealthCheck{Type: "example.com/A", Deployment: v1alpha1.DeploymentReference{Namespace: "a", Name: "b"}}
+			c.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{check, check}
+		}), "spec.healthChecks[1]", "Duplicate value"},
 
 		"negative CPUs of a class": {with(class(), func(c *v1alpha1.MachineClass) {
 			c.Spec.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{"cpu": resource.MustParse("-8")}}

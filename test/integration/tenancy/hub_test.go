@@ -88,7 +88,10 @@ func (h *testHub) stopProcess() {
 func (h *testHub) settle(ctx context.Context) {
 	GinkgoHelper()
 	for _, name := range []string{clusterA, clusterAB, clusterB} {
-		h.create(ctx, cluster(name, v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}))
+		h.create(ctx, cluster(name, v1alpha1.ClusterSpec{
+			Acceptance:   v1alpha1.AcceptanceAccepted,
+			HealthChecks: []v1alpha1.ClusterHealthCheck{{Type: healthCheck, Deployment: v1alpha1.DeploymentReference{Namespace: "default", Name: "web"}}},
+		}))
 		h.tokens[name] = h.invite(ctx, name, time.Hour)
 		h.agents[name] = h.join(ctx, h.tokens[name], name)
 	}

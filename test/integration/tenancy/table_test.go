@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -20,6 +21,8 @@ import (
 const (
 	condition = `{"type":%q,"status":"False","reason":"Tried","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}`
 	finalizer = `{"metadata":{"finalizers":[%q]}}`
+	// healthCheck is one of each accepted Cluster.
+	healthCheck = "example.com/Checked"
 )
 
 // setCondition adds or changes a condition of a status with a list of them.
@@ -58,13 +61,18 @@ func ownWork() []attempt {
 		{"write its part of the status of its own Cluster, by apply and by merge patch", allowed, "", each(
 			applyStatus(own, "Cluster", map[string]any{
 				"clusterUID": "x", "kubernetesVersion": "v1.37.1", "agentVersion": "v1", "capacity": map[string]any{"cpu": "4"},
+				"podQuota": map[string]any{"namespace": "hollowfleet", "name": "small", "remaining": 3},
 				"conditions": []any{map[string]any{
 					"type": v1alpha1.ClusterTargetReachableCondition, "status": "True", "reason": v1alpha1.ReasonReachable,
 					"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
 				}},
 			}),
 			updatePatch(own, clusterCondition(v1alpha1.ClusterAgentFrozenCondition)),
+			updatePatch(own, clusterCondition(v1alpha1.ClusterDisruptionAllowedCondition)),
 			mergeStatus(own, `{"status":{"agentVersion":"v2"}}`))},
+		{"write the condition of a health check that its Cluster asks for, and remove it", allowed, "", each(
+			updatePatch(own, clusterCondition(healthCheck)),
+			updatePatch(own, func(c *v1alpha1.Cluster) { meta.RemoveStatusCondition(&c.Status.Conditions, healthCheck) }))},
 		{"create and renew its Lease", allowed, "", each(
 			renewed(lease(clusterA, v1alpha1.AgentLeaseName)), get(lease(clusterA, v1alpha1.AgentLeaseName)),
 			renewed(lease(clusterA, v1alpha1.AgentLeaseName)))},
@@ -144,7 +152,7 @@ func ownCluster() []attempt {
 	var attempts []attempt
 	for _, kind := range []string{
 		v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition,
-		v1alpha1.FrozenCondition, v1alpha1.ReadyCondition, "SomethingNew",
+		v1alpha1.FrozenCondition, v1alpha1.ReadyCondition, "SomethingNew", "example.com/NotAskedFor",
 	} {
 		attempts = append(attempts, attempt{"write the condition " + kind, policy, "status.conditions: of a Cluster", updatePatch(own, clusterCondition(kind))})
 	}

@@ -1,0 +1,141 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// settle is how long a budget that may allow a disruption later has to allow none before it is named: drains use budgets
+	// up for moments.
+	settle = 30 * time.Second
+	// mostNamed is how many budgets are named, and page how many pods are read at once.
+	mostNamed, page = 3, 500
+)
+
+// budgets finds the disruption budgets that allow no eviction from the Nodes of the cluster's Machines.
+func (c *Checker) budgets(ctx context.Context, namespace string, now time.Time) (metav1.Condition, error) {
+	nodes, err := c.ownNodes(ctx, namespace)
+	if err != nil {
+		return metav1.Condition{}, err
+	}
+	list, err := c.Target.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return metav1.Condition{}, fmt.Errorf("listing disruption budgets: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b policyv1.PodDisruptionBudget) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var named []string
+	for _, candidate := range c.candidates(list.Items, now) {
+		covers, err := c.covers(ctx, candidate.budget, nodes)
+		if err != nil {
+			return metav1.Condition{}, err
+		}
+		if covers {
+			named = append(named, fmt.Sprintf("PodDisruptionBudget %s/%s %s", candidate.budget.Namespace, candidate.budget.Name, candidate.why))
+		}
+		if len(named) > mostNamed {
+			named[mostNamed] = "and there are more"
+			break
+		}
+	}
+	if len(named) == 0 {
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSufficientPods}, nil
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInsufficientPods, Message: strings.Join(named, "; ")}, nil
+}
+
+// candidate is a budget that has allowed no disruption for long enough.
+type candidate struct {
+	budget *policyv1.PodDisruptionBudget
+	why    string
+}
+
+// candidates are those of all budgets, which it remembers.
+func (c *Checker) candidates(all []policyv1.PodDisruptionBudget, now time.Time) []candidate {
+	var found []candidate
+	before := c.exhausted
+	c.exhausted = map[types.UID]time.Time{}
+	for i := range all {
+		budget := &all[i]
+		if !exhausted(budget) {
+			continue
+		}
+		since, known := before[budget.UID]
+		if !known {
+			since = now
+		}
+		c.exhausted[budget.UID] = since
+		if why := drain.Never(budget); why != "" {
+			found = append(found, candidate{budget, why})
+		} else if now.Sub(since) >= settle {
+			found = append(found, candidate{budget, "allows no disruption for now"})
+		}
+	}
+	return found
+}
+
+// exhausted tells whether a budget allows no eviction of its pods now. One whose status is not of its present spec is not
+// known to.
+func exhausted(budget *policyv1.PodDisruptionBudget) bool {
+	status := &budget.Status
+	return status.ObservedGeneration == budget.Generation && status.DisruptionsAllowed == 0 && status.ExpectedPods > 0
+}
+
+// ownNodes are the names of the Nodes of the cluster's Machines.
+func (c *Checker) ownNodes(ctx context.Context, namespace string) (sets.Set[string], error) {
+	list := &corev1.NodeList{}
+	if err := c.Nodes.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	names := sets.New[string]()
+	for i := range list.Items {
+		if list.Items[i].Annotations[v1alpha1.NodeClusterNamespaceAnnotation] == namespace {
+			names.Insert(list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// covers tells whether a budget selects a pod that a drain of one of nodes would evict.
+func (c *Checker) covers(ctx context.Context, budget *policyv1.PodDisruptionBudget, nodes sets.Set[string]) (bool, error) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil || budget.Spec.Selector == nil || nodes.Len() == 0 {
+		return false, nil //nolint:nilerr // such a selector selects no pod
+	}
+	options := metav1.ListOptions{LabelSelector: selector.String(), Limit: page}
+	for {
+		pods, err := c.Target.CoreV1().Pods(budget.Namespace).List(ctx, options)
+		if err != nil {
+			return false, fmt.Errorf("listing the pods of disruption budget %s/%s: %w", budget.Namespace, budget.Name, err)
+		}
+		if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return nodes.Has(pod.Spec.NodeName) && evictable(&pod) }) {
+			return true, nil
+		}
+		if options.Continue = pods.Continue; options.Continue == "" {
+			return false, nil
+		}
+	}
+}
+
+// evictable tells whether a drain evicts a pod, and a budget may hold that up.
+func evictable(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && (owner == nil || owner.Kind != "DaemonSet") && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}

@@ -1,0 +1,414 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestMain(m *testing.M) { agenttest.Main(m) }
+
+// bed is a Checker of a real cluster, in a namespace of its own for workload, host and Machines.
+type bed struct {
+	*WithT
+	*Checker
+	t         *testing.T
+	admin     client.Client
+	namespace string
+	clock     *clocktesting.FakeClock
+	cluster   *v1alpha1.Cluster
+
+	mu sync.Mutex
+	// requests are those of the Checker since they were asked for last; refuse lets them fail.
+	requests []string
+	refuse   error
+	frozen   error
+}
+
+func (b *bed) Check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.frozen
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	environment := agenttest.Environment(t)
+	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now())}
+	b.namespace = agenttest.Namespace(t, b.admin)
+	b.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: b.namespace, Generation: 7}}
+	config := clients.Gated(environment.Config, func(inner http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			b.mu.Lock()
+			b.requests = append(b.requests, request.Method+" "+request.URL.Path)
+			refuse := b.refuse
+			b.mu.Unlock()
+			if refuse != nil {
+				return nil, refuse
+			}
+			return inner.RoundTrip(request)
+		})
+	})
+	target, err := kubernetes.NewForConfig(config)
+	b.Expect(err).NotTo(HaveOccurred())
+	scheme, err := clients.Scheme()
+	b.Expect(err).NotTo(HaveOccurred())
+	host, err := client.New(config, client.Options{Scheme: scheme, Mapper: clients.Mapper()})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Checker, err = New(Deps{
+		Target: target, Nodes: b.admin, Host: host, HostNamespace: b.namespace,
+		Cluster: func() *v1alpha1.Cluster { return b.cluster }, Freeze: b, Clock: b.clock, Log: logr.Discard(),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	return b
+}
+
+// condition reads, after so much time, and returns a condition.
+func (b *bed) condition(kind string, after time.Duration) metav1.Condition {
+	b.t.Helper()
+	b.clock.Step(after)
+	b.Read(b.t.Context())
+	for _, condition := range b.Result().Conditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	b.t.Fatalf("no condition %s in %v", kind, b.Result())
+	return metav1.Condition{}
+}
+
+func (b *bed) budgets(after time.Duration) metav1.Condition {
+	b.t.Helper()
+	return b.condition(v1alpha1.ClusterDisruptionAllowedCondition, after)
+}
+
+// asked returns the requests since the last call.
+func (b *bed) asked() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	requests := b.requests
+	b.requests = nil
+	return requests
+}
+
+func (b *bed) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = err
+}
+
+func (b *bed) create(object client.Object) {
+	b.t.Helper()
+	b.Eventually(func() error { return b.admin.Create(b.t.Context(), object) }).WithTimeout(agenttest.Wait).Should(Succeed(), "the namespace's service account must come")
+	b.t.Cleanup(func() {
+		b.Expect(client.IgnoreNotFound(b.admin.Delete(context.Background(), object, client.GracePeriodSeconds(0)))).To(Succeed())
+	})
+}
+
+// node makes a Node, of a Machine of the cluster if own.
+func (b *bed) node(name string, own bool) string {
+	b.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name}}
+	if own {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.NodeClusterNamespaceAnnotation, b.namespace)
+	}
+	b.create(node)
+	return node.Name
+}
+
+// pod puts a pod of an app on a Node.
+func (b *bed) pod(node, name, app string, ready bool, change func(*corev1.Pod)) {
+	b.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"app": app}}}
+	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}}
+	if change != nil {
+		change(pod)
+	}
+	b.create(pod)
+	b.setReady(name, ready)
+}
+
+func (b *bed) setReady(name string, ready bool) {
+	b.t.Helper()
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	b.Eventually(func() error { // The cluster's controllers may write to it at the same time.
+		pod := &corev1.Pod{}
+		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		return b.admin.Status().Update(b.t.Context(), pod)
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
+}
+
+// budget makes a budget for the pods of an app, and waits until the disruption controller allows so many disruptions.
+func (b *bed) budget(app string, minAvailable int32, allows int32) {
+	b.t.Helper()
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: app}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(minAvailable))
+	b.create(budget)
+	b.waitFor(app, allows)
+}
+
+func (b *bed) waitFor(app string, allows int32) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		budget := &policyv1.PodDisruptionBudget{}
+		g.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: app}, budget)).To(Succeed())
+		g.Expect(budget.Status.ObservedGeneration).To(Equal(budget.Generation))
+		g.Expect(budget.Status.ExpectedPods).To(BeNumerically(">", 0))
+		g.Expect(budget.Status.DisruptionsAllowed).To(Equal(allows))
+	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the disruption controller")
+}
+
+func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
+	b := newBed(t)
+	node := b.node("own", true)
+	b.Expect(b.budgets(0)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonSufficientPods),
+		HaveField("ObservedGeneration", BeEquivalentTo(7))))
+	b.pod(node, "web-0", "web", true, nil)
+	b.budget("web", 1, 0)
+	found := b.budgets(0)
+	b.Expect(found).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonInsufficientPods)))
+	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption at all (it wants 1 healthy pods of 1)"))
+	b.pod(node, "web-1", "web", true, nil)
+	b.waitFor("web", 1)
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "it allows one")
+}
+
+// A drain uses a budget up until the evicted pod has a successor.
+func TestABudgetThatIsUsedUpIsNamedWhenItStaysSo(t *testing.T) {
+	b := newBed(t)
+	node := b.node("own", true)
+	b.pod(node, "web-0", "web", true, nil)
+	b.pod(node, "web-1", "web", false, nil)
+	b.budget("web", 1, 0)
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "for a moment only, as far as is known")
+	b.Expect(b.budgets(settle - 1).Status).To(Equal(metav1.ConditionTrue))
+	found := b.budgets(1)
+	b.Expect(found.Status).To(Equal(metav1.ConditionFalse))
+	b.Expect(found.Message).To(Equal("PodDisruptionBudget " + b.namespace + "/web allows no disruption for now"))
+
+	b.setReady("web-1", true)
+	b.waitFor("web", 1)
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "at once when it allows one")
+	b.setReady("web-1", false)
+	b.waitFor("web", 0)
+	b.Expect(b.budgets(time.Second).Status).To(Equal(metav1.ConditionTrue), "what was before the break does not count")
+}
+
+func TestOnlyBudgetsThatHoldADrainOfOwnNodesUpAreNamed(t *testing.T) {
+	b := newBed(t)
+	own, other := b.node("own", true), b.node("other", false)
+	b.pod(other, "elsewhere-0", "elsewhere", true, nil)
+	b.budget("elsewhere", 1, 0)
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "it is in nobody's way")
+	for _, app := range []string{"a", "b", "c", "d", "e"} {
+		b.pod(own, app+"-0", app, true, nil)
+		b.budget(app, 1, 0)
+	}
+	found := b.budgets(0)
+	b.Expect(strings.Count(found.Message, "PodDisruptionBudget")).To(Equal(mostNamed), found.Message)
+	b.Expect(found.Message).To(And(ContainSubstring("/a allows"), ContainSubstring("/c allows"), HaveSuffix("; and there are more")))
+}
+
+func TestOnlyPodsThatADrainEvictsCount(t *testing.T) {
+	owned := func(kind string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: ptr.To(true)}}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"alone":           {func(*corev1.Pod) {}, true},
+		"of a ReplicaSet": {owned("ReplicaSet"), true},
+		"of a DaemonSet":  {owned("DaemonSet"), false},
+		"static":          {func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, false},
+		"succeeded":       {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, false},
+		"failed":          {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, false},
+	} {
+		pod := &corev1.Pod{}
+		test.change(pod)
+		if got := evictable(pod); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestAtRestTwoRequestsAreMade(t *testing.T) {
+	b := newBed(t)
+	node := b.node("own", true)
+	for _, pod := range []string{"web-0", "web-1"} {
+		b.pod(node, pod, "web", true, nil)
+	}
+	b.budget("web", 1, 1)
+	b.budgets(0)
+	b.Expect(b.asked()).To(ConsistOf("GET /apis/policy/v1/poddisruptionbudgets", "GET /api/v1/namespaces/"+b.namespace+"/resourcequotas"))
+}
+
+func TestADeploymentThatIsMissingIsFalse(t *testing.T) {
+	b := newBed(t)
+	const kind = "example.com/FrontendAvailable"
+	b.cluster.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: kind, Deployment: v1alpha1.DeploymentReference{Namespace: b.namespace, Name: "web"}}}
+	found := b.condition(kind, 0)
+	b.Expect(found).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonDeploymentNotFound),
+		HaveField("Message", "Deployment "+b.namespace+"/web does not exist"), HaveField("ObservedGeneration", BeEquivalentTo(7))))
+
+	labels := map[string]string{"app": "web"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
+	deployment.Spec = appsv1.DeploymentSpec{
+		Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			NodeName: b.node("any", false), Containers: []corev1.Container{{Name: "c", Image: "c"}},
+		}},
+	}
+	b.create(deployment)
+	b.Eventually(func() string { return b.condition(kind, 0).Reason }).WithTimeout(agenttest.Wait).Should(Equal(v1alpha1.ReasonMinimumReplicasUnavailable))
+	pods := &corev1.PodList{}
+	b.Eventually(func() []corev1.Pod {
+		b.Expect(b.admin.List(t.Context(), pods, client.InNamespace(b.namespace))).To(Succeed())
+		return pods.Items
+	}).WithTimeout(agenttest.Wait).Should(HaveLen(1))
+	b.setReady(pods.Items[0].Name, true)
+	b.Eventually(func() metav1.ConditionStatus { return b.condition(kind, 0).Status }).WithTimeout(agenttest.Wait).Should(Equal(metav1.ConditionTrue))
+	b.asked()
+	b.condition(kind, 0)
+	b.Expect(b.asked()).To(HaveLen(3), "one request for each health check")
+}
+
+func TestAvailability(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas         *int32
+		generation, seen int64
+		available        int32
+		status, reason   string
+	}{
+		"all are available":        {ptr.To[int32](3), 2, 2, 3, "True", v1alpha1.ReasonMinimumReplicasAvailable},
+		"more are, in an update":   {ptr.To[int32](3), 2, 2, 4, "True", v1alpha1.ReasonMinimumReplicasAvailable},
+		"one is not":               {ptr.To[int32](3), 2, 2, 2, "False", v1alpha1.ReasonMinimumReplicasUnavailable},
+		"none is asked for":        {ptr.To[int32](0), 2, 2, 0, "True", v1alpha1.ReasonMinimumReplicasAvailable},
+		"one is the default":       {nil, 2, 2, 0, "False", v1alpha1.ReasonMinimumReplicasUnavailable},
+		"of an earlier generation": {ptr.To[int32](3), 3, 2, 3, "Unknown", v1alpha1.ReasonPending},
+	} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: test.generation}, Spec: appsv1.DeploymentSpec{Replicas: test.replicas}}
+		d.Status.ObservedGeneration, d.Status.AvailableReplicas = test.seen, test.available
+		got := availability("Deployment a/b", d)
+		if string(got.Status) != test.status || got.Reason != test.reason {
+			t.Errorf("%s: %s %s, want %s %s", name, got.Status, got.Reason, test.status, test.reason)
+		}
+	}
+}
+
+func TestTheQuotaThatLeavesTheLeastRoomIsReported(t *testing.T) {
+	quota := func(name string, counted corev1.ResourceName, hard, used string, scopes ...corev1.ResourceQuotaScope) corev1.ResourceQuota {
+		q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "host", Name: name}, Spec: corev1.ResourceQuotaSpec{Scopes: scopes}}
+		q.Status.Hard = corev1.ResourceList{counted: resource.MustParse(hard)}
+		q.Status.Used = corev1.ResourceList{counted: resource.MustParse(used)}
+		return q
+	}
+	for name, test := range map[string]struct {
+		quotas []corev1.ResourceQuota
+		want   *v1alpha1.PodQuota
+	}{
+		"none":               {nil, nil},
+		"of something else":  {[]corev1.ResourceQuota{quota("a", "services", "1", "1")}, nil},
+		"of other pods":      {[]corev1.ResourceQuota{quota("a", "pods", "1", "1", corev1.ResourceQuotaScopeBestEffort)}, nil},
+		"the least":          {[]corev1.ResourceQuota{quota("a", "pods", "10", "3"), quota("b", "count/pods", "5", "1"), quota("c", "pods", "9", "0")}, &v1alpha1.PodQuota{Namespace: "host", Name: "b", Remaining: 4}},
+		"more used than may": {[]corev1.ResourceQuota{quota("a", "pods", "2", "7")}, &v1alpha1.PodQuota{Namespace: "host", Name: "a"}},
+		"beyond 32 bits":     {[]corev1.ResourceQuota{quota("a", "pods", "9e18", "0")}, &v1alpha1.PodQuota{Namespace: "host", Name: "a", Remaining: 1<<31 - 1}},
+	} {
+		NewWithT(t).Expect(leastRoom(test.quotas)).To(Equal(test.want), name)
+	}
+	b := newBed(t)
+	b.Read(t.Context())
+	b.Expect(b.Result()).To(And(HaveField("Known", true), HaveField("PodQuota", BeNil())))
+	live := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "small"}}
+	live.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
+	b.create(live)
+	b.Eventually(func() *v1alpha1.PodQuota { b.Read(t.Context()); return b.Result().PodQuota }).WithTimeout(agenttest.Wait).
+		Should(Equal(&v1alpha1.PodQuota{Namespace: b.namespace, Name: "small", Remaining: 3}), "the quota controller")
+}
+
+func TestWhatCannotBeReadIsUnknownAfterAWhile(t *testing.T) {
+	b := newBed(t)
+	b.Expect(b.Result().Known).To(BeFalse())
+	b.fail(errors.New("refused by the test"))
+	found := b.budgets(0)
+	b.Expect(found).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", v1alpha1.ReasonCheckFailed),
+		HaveField("Message", ContainSubstring("refused by the test"))))
+	b.fail(nil)
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue))
+	b.fail(errors.New("refused by the test"))
+	b.Expect(b.budgets(keep-1).Status).To(Equal(metav1.ConditionTrue), "one failure is no news")
+	b.Expect(b.budgets(1).Status).To(Equal(metav1.ConditionUnknown), "a stale answer is no answer")
+}
+
+func TestNothingIsReadWhileFrozenButOnceBeforeTheThaw(t *testing.T) {
+	b := newBed(t)
+	b.frozen = errors.New("frozen")
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.Start(ctx) }()
+	b.Eventually(b.clock.HasWaiters).WithTimeout(agenttest.Wait).Should(BeTrue())
+	b.Expect(b.Result().Known).To(BeFalse())
+	b.ReadBeforeThaw(ctx, 1)
+	b.Expect(b.Result().Known).To(BeTrue())
+	b.asked()
+	b.ReadBeforeThaw(ctx, 1)
+	b.Expect(b.asked()).To(BeEmpty(), "once for each freeze")
+	b.ReadBeforeThaw(ctx, 2)
+	b.Expect(b.asked()).NotTo(BeEmpty())
+	b.mu.Lock()
+	b.frozen = nil
+	b.mu.Unlock()
+	b.clock.Step(interval)
+	b.Eventually(b.asked).WithTimeout(agenttest.Wait).ShouldNot(BeEmpty(), "it goes on after the thaw")
+	cancel()
+	b.Expect(<-stopped).To(Succeed())
+}
+
+func TestADifferentDeploymentIsAnotherCheck(t *testing.T) {
+	b := newBed(t)
+	const kind = "example.com/Available"
+	use := func(name string) {
+		b.cluster.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{{Type: kind, Deployment: v1alpha1.DeploymentReference{Namespace: b.namespace, Name: name}}}
+	}
+	use("a")
+	b.Expect(b.condition(kind, 0).Status).To(Equal(metav1.ConditionFalse))
+	use("b")
+	b.fail(errors.New("refused by the test"))
+	b.Expect(b.condition(kind, 0).Status).To(Equal(metav1.ConditionUnknown), "what was read of another Deployment does not count")
+	b.cluster.Spec.HealthChecks = nil
+	b.Read(t.Context())
+	b.Expect(b.Result().Conditions).To(HaveLen(1))
+	b.Expect(b.last).To(HaveLen(2), "nothing is remembered of it")
+}

@@ -1,0 +1,41 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// deployment tells whether all replicas of a Deployment are available. The message does not count those that are: each change
+// would be written to the hub.
+func (c *Checker) deployment(ctx context.Context, ref v1alpha1.DeploymentReference) (metav1.Condition, error) {
+	name := fmt.Sprintf("Deployment %s/%s", ref.Namespace, ref.Name)
+	found, err := c.Target.AppsV1().Deployments(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeploymentNotFound, Message: name + " does not exist"}, nil
+	}
+	if err != nil {
+		return metav1.Condition{}, fmt.Errorf("getting %s: %w", name, err)
+	}
+	return availability(name, found), nil
+}
+
+// availability is the condition of a Deployment that exists.
+func availability(name string, found *appsv1.Deployment) metav1.Condition {
+	desired := v1alpha1.DesiredReplicas(found.Spec.Replicas)
+	switch {
+	case found.Status.ObservedGeneration != found.Generation:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: name + " has a spec that its controller has not looked at yet"}
+	case int(found.Status.AvailableReplicas) < desired:
+		return metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMinimumReplicasUnavailable,
+			Message: fmt.Sprintf("%s has fewer available replicas than the %d that it asks for", name, desired),
+		}
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable}
+}
