@@ -99,7 +99,6 @@ func (f *fleetFixture) report(cluster *v1alpha1.Cluster, failing bool) {
 		d.Status.UpdatedReplicas = 0
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "no progress",
-			LastTransitionTime: metav1.NewTime(f.clock.Now()),
 		})
 	}
 	f.Expect(f.client.Status().Update(f.t.Context(), d)).To(Succeed())
@@ -170,6 +169,42 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 	f.Expect(f.succeeds("rollout status machinefleet NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
 	done := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --wait")
 	f.Expect(done).To(And(ContainSubstring("has kubelet v1.37.1 already"), ContainSubstring("has rolled out")))
+}
+
+// Each problem of a cluster has a row.
+func TestADryRunShowsAllProblemsOfACluster(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	cluster := &v1alpha1.Cluster{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(f.clusters[1]), cluster)).To(Succeed())
+	cluster.Status.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ClusterDisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInsufficientPods, Message: "PodDisruptionBudget shop/web allows no disruption for now",
+	})
+	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	planned := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
+	f.Expect(planned).To(MatchRegexp(cluster.Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +blocked +PodDisruptionBudget shop/web allows no disruption for now: [^\n]*\n +ResourceQuota hollowfleet/small allows 0 more pods`))
+	f.Expect(planned).To(MatchRegexp(`1 +canary .* at once`))
+
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.reconcile()
+	shown := f.stops(1, "is not ready", "fleet status NAME")
+	f.Expect(shown).To(MatchRegexp(cluster.Name + ` .* Blocked .*PodDisruptionBudget [^\n]*\n +ResourceQuota hollowfleet/small`))
+}
+
+func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	fleet := &v1alpha1.MachineFleet{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: "example.com/FrontendAvailable"}}
+	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.reconcile()
+	f.report(f.clusters[0], false)
+	f.reconcile()
+	f.Expect(f.stops(1, "is not ready", "fleet status NAME")).To(MatchRegexp(f.clusters[0].Name +
+		` .* Progressing .*condition example.com/FrontendAvailable is missing on Cluster ` + f.clusters[0].Name))
 }
 
 func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,11 +47,12 @@ type member struct {
 	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
 	// MachineDeployment.
 	unreachable bool
-	// closed: no template is begun there until a maintenance window opens, at opensAt.
-	closed  bool
-	opensAt time.Time
-	// blocked says why nothing can be begun there; nil if something can.
-	blocked *problem
+	// closed: the present revision is not begun there until a maintenance window opens.
+	closed bool
+	// unhealthy says which conditions of spec.healthConditions do not hold in the cluster.
+	unhealthy []string
+	// blocked is all that keeps the present revision from being begun there; empty if it can be.
+	blocked []problem
 }
 
 // scope is all that one decision rests on.
@@ -69,6 +69,8 @@ type scope struct {
 	// are not chosen any more and have a MachineDeployment of the fleet.
 	members, left []*member
 	windows       []window
+	// opensAt is when the first window opens for which a member waits; zero if none does.
+	opensAt time.Time
 	// invalid is the first field of the spec that cannot be used; unused are overrides and groups without a cluster.
 	invalid *problem
 	unused  []string
@@ -204,6 +206,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 		return nil
 	}
 	c.hold(m, unknown)
+	m.unhealthy = unhealthy(fleet, m.cluster)
 	chosen.classify(s, m)
 	current := m.record != nil && m.record.Revision == s.revision
 	if current {
@@ -218,7 +221,9 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	if !m.selected && (!current || removable) {
 		return nil
 	}
-	m.opensAt, m.closed = closed(s.windows, m.cluster)
+	if !current {
+		s.await(m)
+	}
 	s.members = append(s.members, m)
 	return c.addProblem(ctx, reader, s, m)
 }
@@ -233,7 +238,7 @@ func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *sc
 		return nil
 	}
 	var err error
-	m.blocked, err = s.blocked(ctx, reader, m)
+	m.blocked, err = s.preflight(ctx, reader, m)
 	return err
 }
 
@@ -285,76 +290,19 @@ func (s *scope) refuse(m *member, wait time.Duration, refused error) {
 		s.retryAfter = wait
 	}
 	m.silent = true
-	m.blocked = &problem{v1alpha1.ReasonWriteRefused, "the API server refused the last write: " + refused.Error()}
-}
-
-// blocked finds out whether the present revision can be begun in a cluster.
-func (s *scope) blocked(ctx context.Context, reader client.Reader, m *member) (*problem, error) {
-	if d := m.deployment; d != nil && m.record == nil {
-		if found, err := s.foreign(ctx, reader, d); found != nil || err != nil {
-			return found, err
-		}
-	}
-	if d := m.deployment; d != nil && d.DeletionTimestamp != nil {
-		return &problem{v1alpha1.ReasonDeleting, fmt.Sprintf("MachineDeployment %s/%s is being deleted", d.Namespace, d.Name)}, nil
-	}
-	if m.record != nil && m.record.Revision == s.revision {
-		return nil, nil
-	}
-	template := &s.fleet.Spec.Template.Spec.Template
-	refused := v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, m.cluster.Status.KubernetesVersion, template.Metadata.Annotations)
-	if refused == "" {
-		return nil, nil
-	}
-	return &problem{v1alpha1.ReasonUnsupportedKubeletVersion, fmt.Sprintf(
-		"spec.template.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in spec.template.spec.template.metadata.annotations",
-		refused, v1alpha1.AllowKubeletVersionSkewAnnotation)}, nil
-}
-
-// foreign finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
-func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.MachineDeployment) (*problem, error) {
-	whose := "was not made by the fleet"
-	if r := readRecord(d); r != nil {
-		other := &v1alpha1.MachineFleet{}
-		err := reader.Get(ctx, client.ObjectKey{Name: r.Fleet}, other)
-		switch {
-		case err == nil && other.UID == r.UID:
-			return &problem{v1alpha1.ReasonClaimedByAnotherFleet, fmt.Sprintf(
-				"MachineDeployment %s/%s belongs to MachineFleet %s: take the cluster out of %s of one of the two, or remove the annotation %s to let the other one adopt it",
-				d.Namespace, d.Name, r.Fleet, selectionField(s.fleet), v1alpha1.FleetRecordAnnotation)}, nil
-		case err != nil && !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("getting machine fleet %s: %w", r.Fleet, err)
-		}
-		whose = fmt.Sprintf("was made by an earlier MachineFleet %s", r.Fleet)
-	}
-	if !s.fleet.Spec.Adopt {
-		return &problem{v1alpha1.ReasonNotAdopted, fmt.Sprintf(
-			"MachineDeployment %s/%s %s: set spec.adopt to take it over, or remove or rename it", d.Namespace, d.Name, whose)}, nil
-	}
-	if wanted := s.fleet.Spec.Template.Spec.Selector.MatchLabels; !labels.Equals(wanted, d.Spec.Selector.MatchLabels) {
-		return &problem{v1alpha1.ReasonSelectorDiffers, fmt.Sprintf(
-			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of %s",
-			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels), selectionField(s.fleet))}, nil
-	}
-	return nil, nil
+	m.blocked = []problem{{v1alpha1.ReasonWriteRefused, "the API server refused the last write: " + refused.Error()}}
 }
 
 // planned is what the planner needs to know of a member.
 func (m *member) planned() plan.Cluster {
 	cluster := plan.Cluster{
-		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: m.blocked != nil, Closed: m.closed,
-		Left: !m.selected,
+		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 	}
 	if d := m.deployment; d != nil {
 		cluster.Observed = plan.Observed{
 			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,
 			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
-		}
-		if failing := m.failing(); failing != nil {
-			cluster.Observed.Failing, cluster.Observed.FailingSince = true, failing.LastTransitionTime.Time
-		}
-		if limit := d.Spec.ProgressDeadlineSeconds; limit != nil {
-			cluster.Observed.Deadline = time.Duration(*limit) * time.Second
+			Failing: m.failing() != nil, Unhealthy: len(m.unhealthy) > 0,
 		}
 		if d.Spec.Replicas != nil {
 			cluster.Observed.Desired = *d.Spec.Replicas

@@ -53,14 +53,33 @@ type Member struct {
 	Failure *Problem
 	// Held says why nothing is begun there for now; empty if something may be.
 	Held string
-	// Blocked says why nothing can be begun there until a user changes something; nil if something can.
-	Blocked *Problem
+	// Blocked is all that keeps Revision from being begun there; empty if it can be.
+	Blocked []Problem
+	// Unhealthy says which conditions of spec.healthConditions the cluster waits for.
+	Unhealthy []string
 	// Unapproved: its group waits for an approval.
 	Unapproved bool
 	// OpensAt is when its next maintenance window opens; zero if it need not wait for one.
 	OpensAt time.Time
 	// Begins: the hub would begin with the revision there now.
 	Begins bool
+}
+
+// Problems is all that is wrong in the cluster, the most important first.
+func (m *Member) Problems() []string {
+	var all []string
+	for _, p := range m.Blocked {
+		all = append(all, p.Message)
+	}
+	if m.Failure != nil {
+		all = append(all, m.Failure.Message)
+	} else {
+		all = append(all, m.Unhealthy...)
+	}
+	if m.Held != "" && (m.Failure == nil || m.Failure.Reason != v1alpha1.ReasonClusterUnreachable) {
+		all = append(all, m.Held)
+	}
+	return all
 }
 
 // NewPreview reads all that the next step of fleet rests on. The spec of fleet need not be the one that is stored.
@@ -91,15 +110,22 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 
 func (p *Preview) member(s *scope, d decision, m *member) Member {
 	result := Member{
-		Cluster: m.cluster, Deployment: m.deployment, Group: m.group, Phase: s.phase(m), Held: m.held, Blocked: m.blocked.exported(),
+		Cluster: m.cluster, Deployment: m.deployment, Group: m.group, Phase: s.phase(m), Held: m.held,
+	}
+	result.Unhealthy = m.unhealthyIn(result.Phase)
+	for _, p := range m.blocked {
+		result.Blocked = append(result.Blocked, *p.exported())
 	}
 	if m.record != nil && m.record.Revision == s.revision {
 		result.Since = m.record.planned().Since
 	}
-	result.Failure = s.failure(m).exported()
+	if result.Phase == plan.Failed || result.Phase == plan.TimedOut {
+		failure := s.failure(m)
+		result.Failure = failure.exported()
+	}
 	result.Unapproved = slices.Contains(s.planInput(true).Unapproved, m.group)
-	if m.closed && result.Phase == plan.ToApply {
-		result.OpensAt = m.opensAt
+	if m.closed {
+		result.OpensAt, _ = closed(s.windows, m.cluster)
 	}
 	for i, wave := range p.Waves {
 		if slices.Contains(wave.Clusters, m.cluster.Name) {
@@ -118,12 +144,12 @@ func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 	return r != nil && r.UID == fleet.UID
 }
 
-// RevisionOf is the revision whose template a MachineDeployment of the fleet has; empty if it is not the fleet's.
+// RevisionOf is the revision of the fleet that a MachineDeployment has; empty if it is not the fleet's.
 func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) string {
 	if !Owns(fleet, deployment) {
 		return ""
 	}
-	return readRecord(deployment).template()
+	return readRecord(deployment).Revision
 }
 
 // PhaseOf reads how far a MachineDeployment of the fleet is with the template that the fleet has now.

@@ -61,11 +61,13 @@ func largeScope(t testing.TB, clusters int) *scope {
 		case 0:
 			m.held = strings.Repeat("frozen for long; ", 256)
 		case 1:
-			m.blocked = &problem{v1alpha1.ReasonWriteRefused, strings.Repeat("refused at length; ", 256)}
+			m.blocked = []problem{{v1alpha1.ReasonWriteRefused, strings.Repeat("refused at length; ", 256)}}
 		case 2:
 			m.group = fleet.Spec.Groups[1+i%20].Name
 		case 3:
 			m.closed = true
+		case 4:
+			m.unhealthy = []string{strings.Repeat("not healthy; ", 256)}
 		}
 		s.members = append(s.members, m)
 		s.unused = append(s.unused, groupField(v1alpha1.MachineFleetGroup{Name: strings.Repeat("g", 63), ClusterSelector: &metav1.LabelSelector{}}))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -74,13 +74,25 @@ func (c *Controller) fleets(ctx context.Context, wanted func(*v1alpha1.MachineFl
 	return requests
 }
 
-// membershipChanged lets changes of a Cluster pass that change to which fleets it belongs, whether they wait for it, and which
-// kubelets its API server supports.
+// membershipChanged lets changes of a Cluster pass that change to which fleets it belongs, whether they wait for it, and what
+// they check before and after they begin a template there.
 func membershipChanged() predicate.Predicate {
 	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any {
 		return []any{
 			cluster.Labels, cluster.Accepted(), cluster.Status.KubernetesVersion,
-			meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition),
+			cluster.Status.PodQuota, statusesOf(cluster.Status.Conditions),
 		}
 	})
+}
+
+// statusesOf is what conditions say, without when they did. Any of them may be one that a fleet rests on.
+func statusesOf(conditions []metav1.Condition) map[string]string {
+	says := map[string]string{}
+	for _, condition := range conditions {
+		says[condition.Type] = string(condition.Status) + condition.Reason
+		if condition.Type == v1alpha1.ClusterDisruptionAllowedCondition {
+			says[condition.Type] += condition.Message
+		}
+	}
+	return says
 }

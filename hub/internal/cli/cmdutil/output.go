@@ -176,3 +176,22 @@ func Columns(names ...string) []metav1.TableColumnDefinition {
 	}
 	return columns
 }
+
+// AddRows adds a row to table whose last column has any number of values. Those after the first have rows of their own, with
+// nothing else in them.
+func AddRows(table *metav1.Table, last []string, cells ...any) {
+	for i := range max(len(last), 1) {
+		row := make([]any, len(cells), len(cells)+1)
+		for column := range row {
+			row[column] = ""
+		}
+		if i == 0 {
+			copy(row, cells)
+		}
+		value := ""
+		if len(last) > 0 {
+			value = last[i]
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: append(row, value)})
+	}
+}

@@ -86,9 +86,7 @@ func statusTable(preview *fleet.Preview, now time.Time) *metav1.Table {
 		if !m.Since.IsZero() {
 			since = duration.HumanDuration(max(now.Sub(m.Since), 0))
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), state(m), since, kubelet, machines, problem(m),
-		}})
+		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), state(m), since, kubelet, machines)
 	}
 	return table
 }
@@ -96,7 +94,7 @@ func statusTable(preview *fleet.Preview, now time.Time) *metav1.Table {
 // state is a word for how far a cluster is.
 func state(m fleet.Member) string {
 	switch {
-	case m.Blocked != nil:
+	case len(m.Blocked) > 0:
 		return "Blocked"
 	case m.Held != "" && m.Phase != plan.Succeeded:
 		return "Held"
@@ -106,14 +104,4 @@ func state(m fleet.Member) string {
 		return "Updated"
 	}
 	return string(m.Phase)
-}
-
-func problem(m fleet.Member) string {
-	switch {
-	case m.Blocked != nil:
-		return m.Blocked.Message
-	case m.Failure != nil:
-		return m.Failure.Message
-	}
-	return m.Held
 }

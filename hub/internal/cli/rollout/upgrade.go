@@ -130,16 +130,7 @@ func (s *subject) kubelet() *string {
 // wanted is a fleet as it is to be.
 func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
 	wanted := of.DeepCopy()
-	kubelet := &wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet
-	another := *kubelet != o.kubelet
-	*kubelet = o.kubelet
-	revision, err := fleet.Revision(wanted)
-	if err != nil {
-		return nil, err
-	}
-	if another && wanted.Spec.AbortedRevision == revision {
-		wanted.Spec.AbortedRevision = "" // Whoever asks for it wants it.
-	}
+	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = o.kubelet
 	if o.approve {
 		return wanted, approveAll(wanted)
 	}
@@ -166,8 +157,8 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dr
 	for _, m := range p.Members {
 		switch {
 		case dryRun.Active(): // The table says so.
-		case m.Blocked != nil:
-			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, m.Blocked.Message)
+		case len(m.Blocked) > 0:
+			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, strings.Join(m.Problems(), "; "))
 		case m.Held != "":
 			s.hub.Note("%s waits: %s", m.Cluster.Name, m.Held)
 		}

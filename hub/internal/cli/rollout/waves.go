@@ -25,10 +25,8 @@ func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
 		if m.Deployment != nil {
 			has = cmp.Or(m.Deployment.Spec.Template.Spec.Versions.Kubelet, "-")
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			m.Wave, cmp.Or(m.Group, "-"), m.Cluster.Name, has, cmp.Or(p.Fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"),
-			cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), begins(m), problemOf(m),
-		}})
+		cmdutil.AddRows(table, m.Problems(), m.Wave, cmp.Or(m.Group, "-"), m.Cluster.Name, has,
+			cmp.Or(p.Fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"), cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), begins(m))
 	}
 	var empty []string
 	for i, wave := range p.Waves {
@@ -56,7 +54,7 @@ func begins(m fleet.Member) string {
 		return "has begun"
 	case m.Begins:
 		return "at once"
-	case m.Blocked != nil:
+	case len(m.Blocked) > 0:
 		return "blocked"
 	case m.Held != "":
 		return "held"
@@ -66,14 +64,4 @@ func begins(m fleet.Member) string {
 		return "from " + m.OpensAt.UTC().Format(time.RFC3339)
 	}
 	return "later"
-}
-
-func problemOf(m fleet.Member) string {
-	switch {
-	case m.Blocked != nil:
-		return m.Blocked.Message
-	case m.Failure != nil:
-		return m.Failure.Message
-	}
-	return m.Held
 }

@@ -43,6 +43,7 @@ func inGroups(c ocm.RolloutConfig, mandatory ...string) ocm.RolloutStrategy {
 var (
 	up   = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 3, Available: 3}
 	down = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 1, Available: 2}
+	ill  = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 3, Available: 3, Unhealthy: true}
 	bad  = Observed{Generation: 2, ObservedGeneration: 2, Desired: 3, Replicas: 3, Updated: 1, Available: 2, Failing: true}
 )
 
@@ -63,17 +64,13 @@ func closed(c Cluster) Cluster { c.Closed = true; return c }
 
 func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
 
-// words says what a plan changes: "a+" for a cluster that is begun, "a<" for one that is rolled back, "a=Phase" for another
-// change.
+// words says what a plan changes: "a+" for a cluster that is begun, "a=Phase" for another change.
 func words(p Plan) string {
 	var all []string
 	for _, c := range p.Changes {
-		switch {
-		case c.Apply:
+		if c.Apply {
 			all = append(all, c.Cluster+"+")
-		case c.RollBack:
-			all = append(all, c.Cluster+"<")
-		default:
+		} else {
 			all = append(all, c.Cluster+"="+string(c.Record.Phase))
 		}
 	}
@@ -114,6 +111,12 @@ func TestDecide(t *testing.T) {
 		{name: "the soak is over", strategy: inSteps("1", config(time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, up)), want: "a=Succeeded x+"},
 		{name: "the soak is not over", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, up))},
 		{name: "health lost in the soak", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, down)), want: "a=Progressing"},
+		{name: "a condition that does not hold", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, ill))},
+		{name: "a condition lost in the soak", strategy: inSteps("1", config(2*time.Hour, "None", "0")), clusters: with(member("a", "rest", Soaking, ill)), want: "a=Progressing"},
+		{name: "a condition lost after it", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Succeeded, ill)), want: "x+"},
+		{name: "a condition that never holds", strategy: inSteps("1", config(0, "1h", "0")), clusters: with(member("a", "rest", Progressing, ill)), want: "a=TimedOut", breached: true},
+		{name: "a failed cluster without its condition", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Failed, ill)), breached: true},
+		{name: "a condition does not matter before the begin", clusters: []Cluster{member("a", "rest", ToApply, ill)}, want: "a+"},
 		{name: "health lost after it", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Succeeded, down)), want: "x+"},
 		{name: "a failure stops", strategy: inSteps("1", zero), clusters: with(member("a", "rest", Progressing, bad)), want: "a=Failed", breached: true},
 		{name: "a failure that may be", strategy: inSteps("1", config(0, "None", "1")), clusters: with(member("a", "rest", Progressing, bad)), want: "a=Failed x+"},

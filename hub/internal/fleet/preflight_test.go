@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
+	f := newFixture(t, 2, func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	})
+	cluster := f.cluster(1)
+	cluster.Status.KubernetesVersion = "v1.36.0"
+	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
+	foreign, err := newApplied(f.fleet, cluster.Name, new(int32(1))).create(f.fleet.Name, &record{})
+	f.Expect(err).NotTo(HaveOccurred())
+	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
+	hubtest.Create(t, f.direct, foreign)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, foreign"))
+	status := f.status()
+	f.Expect(status.Failures).To(HaveLen(1))
+	f.Expect(status.Failures[0].Message).To(And(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
+	f.Expect(status.Clusters.Blocked).To(BeEquivalentTo(1))
+	preview, err := NewPreview(t.Context(), f.direct, f.fleet, f.clock.Now())
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(preview.Members[1].Problems()).To(ConsistOf(ContainSubstring("set spec.adopt"), ContainSubstring("upgrade the cluster's API server")))
+}
+
+// reports lets the agent of a cluster say something in its status.
+func (f *fixture) reports(i int, change func(*v1alpha1.ClusterStatus)) {
+	f.t.Helper()
+	cluster := f.cluster(i)
+	change(&cluster.Status)
+	f.Expect(f.direct.Status().Update(f.t.Context(), cluster)).To(Succeed())
+}
+
+// sets lets the agent of a cluster, or another controller, write a condition.
+func (f *fixture) sets(i int, kind string, status metav1.ConditionStatus, message string) {
+	f.t.Helper()
+	f.reports(i, func(s *v1alpha1.ClusterStatus) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Tested", Message: message})
+	})
+}
+
+func TestNothingIsBegunWhereABudgetAllowsNoDisruption(t *testing.T) {
+	f := newFixture(t, 3, inSteps(2, 0))
+	f.settle()
+	const budget = "PodDisruptionBudget shop/web allows no disruption at all (maxUnavailable: 0)"
+	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, budget)
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "the others go on")
+	status := f.status()
+	f.Expect(status.Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", string(v1alpha1.PreflightDisruptionNotAllowed)),
+		HaveField("Message", budget+": change the budget, give its pods more replicas, or add DisruptionNotAllowed to spec.ignorePreflightErrors"))))
+	f.says(false, 2)
+	f.reconcile()
+	f.status()
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonClustersBlocked))
+
+	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionTrue, "")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.37.0"), "it begins by itself")
+	f.sets(1, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, budget)
+	f.says(false, 1)
+	f.reconcile()
+	f.Expect(f.phases()).To(ContainSubstring("Succeeded v1.37.0, Succeeded v1.37.0"), "what has begun is not held up")
+}
+
+func TestABudgetCanBeIgnored(t *testing.T) {
+	f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.IgnorePreflightErrors = []v1alpha1.PreflightError{v1alpha1.PreflightDisruptionNotAllowed}
+	})
+	f.settle()
+	f.sets(0, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, "no disruption")
+	f.reports(0, func(s *v1alpha1.ClusterStatus) {
+		s.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
+	})
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"), "the quota is not ignored")
+	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Message", Not(ContainSubstring("disruption")))))
+	f.reports(0, func(s *v1alpha1.ClusterStatus) { s.PodQuota = nil })
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))
+}
+
+func TestARolloutNeedsRoomForItsPods(t *testing.T) {
+	deployment := func(replicas, has int32) *v1alpha1.MachineDeployment {
+		d := &v1alpha1.MachineDeployment{Spec: v1alpha1.MachineDeploymentSpec{Replicas: &replicas}}
+		d.Status.Replicas = has
+		return d
+	}
+	rolling := func(surge string) v1alpha1.MachineDeploymentStrategy {
+		value := intstr.Parse(surge)
+		return v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdate, RollingUpdate: &v1alpha1.RollingUpdateBounds{MaxSurge: &value}}
+	}
+	for name, test := range map[string]struct {
+		strategy   v1alpha1.MachineDeploymentStrategy
+		replicas   *int32
+		deployment *v1alpha1.MachineDeployment
+		needed     int
+	}{
+		"a new one":                        {rolling("50%"), new(int32(4)), nil, 4},
+		"a new one without a number":       {rolling("50%"), nil, nil, 1},
+		"surge":                            {rolling("50%"), new(int32(5)), deployment(5, 5), 3},
+		"surge of the cluster's own":       {rolling("50%"), nil, deployment(7, 7), 4},
+		"machines that are still to come":  {rolling("1"), new(int32(5)), deployment(5, 3), 3},
+		"machines that are still to go":    {rolling("1"), new(int32(5)), deployment(5, 9), 0},
+		"another number than it has":       {rolling("1"), new(int32(9)), deployment(5, 5), 5},
+		"in place":                         {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace}, new(int32(5)), deployment(5, 5), 0},
+		"one after the other has vanished": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}, new(int32(5)), deployment(5, 5), 0},
+	} {
+		s := &scope{fleet: &v1alpha1.MachineFleet{}}
+		s.fleet.Spec.Template.Spec.Strategy = test.strategy
+		NewWithT(t).Expect(s.podsNeeded(&member{replicas: test.replicas, deployment: test.deployment})).To(Equal(test.needed), name)
+	}
+	f := newFixture(t, 2, nil)
+	f.settle()
+	f.reports(1, func(s *v1alpha1.ClusterStatus) {
+		s.PodQuota = &v1alpha1.PodQuota{Namespace: "hollowfleet", Name: "small"}
+	})
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
+	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Reason", string(v1alpha1.PreflightPodQuotaExceeded)), HaveField("Message",
+		ContainSubstring("ResourceQuota hollowfleet/small allows 0 more pods where the agent makes hollow-node pods, and 1 are needed at once")))))
+	f.reports(1, func(s *v1alpha1.ClusterStatus) { s.PodQuota.Remaining = 1 })
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Progressing v1.37.0"), "it begins by itself")
+}
+
+// What an agent reported before it fell silent is no health and no problem: the cluster is held for its silence.
+func TestAStaleReportDoesNotCount(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.settle()
+	f.sets(0, v1alpha1.ClusterDisruptionAllowedCondition, metav1.ConditionFalse, "no disruption")
+	f.freeze(0, true)
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"))
+	status := f.status()
+	f.Expect([]int32{status.Clusters.Held, status.Clusters.Blocked}).To(Equal([]int32{1, 0}))
+	f.freeze(0, false)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2"), "after the thaw it counts")
+	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
+}
+
+func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
+	const kind = "example.com/FrontendAvailable"
+	f := newFixture(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.HealthConditions = []v1alpha1.MachineFleetHealthCondition{{Type: kind}}
+		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "6h"
+	}))
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "a condition that is missing does not hold")
+	status := f.status()
+	f.Expect(status.Message).To(ContainSubstring("spec.healthConditions do not hold: %s (condition %s is missing on Cluster %s", f.clusters[0].Name, kind, f.clusters[0].Name))
+	f.sets(0, kind, metav1.ConditionUnknown, "not known")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "nor does one that is Unknown")
+	f.sets(0, kind, metav1.ConditionTrue, "")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
+	f.after(50 * time.Minute)
+	f.sets(0, kind, metav1.ConditionFalse, "2 of 3")
+	f.after(time.Minute)
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "the soak is interrupted")
+	f.sets(0, kind, metav1.ConditionTrue, "")
+	f.reconcile()
+	f.after(59 * time.Minute)
+	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"), "and begins anew")
+	f.after(time.Minute)
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
+	f.sets(0, kind, metav1.ConditionFalse, "2 of 3")
+	f.sets(1, kind, metav1.ConditionFalse, "2 of 3")
+	f.says(false, 1)
+	f.after(6 * time.Hour)
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, TimedOut v1.36.2"), "the deadline ends the waiting; what is updated is over")
+	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Message",
+		ContainSubstring("condition %s of Cluster %s is False (Tested) and has to be True: 2 of 3", kind, f.clusters[1].Name)))))
+}
+
+func TestChangesOfWhatIsCheckedWakeFleets(t *testing.T) {
+	passes := func(change func(*v1alpha1.Cluster)) bool {
+		before := &v1alpha1.Cluster{}
+		before.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ClusterDisruptionAllowedCondition, Status: metav1.ConditionFalse, Message: "a"}, {Type: "example.com/X", Status: metav1.ConditionTrue},
+		}
+		before.Status.PodQuota = &v1alpha1.PodQuota{Remaining: 1}
+		after := before.DeepCopy()
+		change(after)
+		return membershipChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Cluster)
+		want   bool
+	}{
+		"a budget":           {func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionTrue }, true},
+		"another budget":     {func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Message = "b" }, true},
+		"a health check":     {func(c *v1alpha1.Cluster) { c.Status.Conditions[1].Status = metav1.ConditionUnknown }, true},
+		"one that is gone":   {func(c *v1alpha1.Cluster) { c.Status.Conditions = c.Status.Conditions[:1] }, true},
+		"the quota":          {func(c *v1alpha1.Cluster) { c.Status.PodQuota.Remaining = 2 }, true},
+		"a time":             {func(c *v1alpha1.Cluster) { c.Status.Conditions[1].LastTransitionTime = metav1.Now() }, false},
+		"an agent's version": {func(c *v1alpha1.Cluster) { c.Status.AgentVersion = "v2" }, false},
+	} {
+		NewWithT(t).Expect(passes(test.change)).To(Equal(test.want), name)
+	}
+}
