@@ -220,6 +220,16 @@ const (
 	// ReasonTooManyFailures: more clusters of the fleet have failed than its rolloutStrategy allows, so that nothing more is
 	// begun.
 	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonAborted: spec.abortedRevision is that of the fleet's template, so that nothing more is begun.
+	ReasonAborted = "Aborted"
+	// ReasonRollingBack: clusters of the fleet get back the template that they had before. ReasonRolledBack: they have it, also
+	// as what a cluster of a fleet is listed for.
+	ReasonRollingBack = "RollingBack"
+	ReasonRolledBack  = "RolledBack"
+	// ReasonRollbackFailed: a cluster of a fleet cannot go on with the template that it had before, or was not in time.
+	ReasonRollbackFailed = "RollbackFailed"
+	// ReasonNoEarlierTemplate: a cluster of a fleet that is to be rolled back has nothing to go back to.
+	ReasonNoEarlierTemplate = "NoEarlierTemplate"
 	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
 	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonOutsideMaintenanceWindow: the current wave of the fleet's rollout waits for a maintenance window.

@@ -150,6 +150,22 @@ type MachineFleetSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Approvals []MachineFleetApproval `json:"approvals,omitempty"`
+
+	// rollbackPolicy says which clusters get back the template that they had before when a rollout stops: because more of them
+	// have failed than rolloutStrategy allows, or because of abortedRevision. Default None.
+	// +kubebuilder:default=None
+	// +optional
+	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitempty"`
+
+	// abortedRevision is the revision that is to be begun in no further cluster. Another one than status.revision does nothing.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	AbortedRevision string `json:"abortedRevision,omitempty"`
+
+	// retriedAt is set to the present time to have the template begun again in the clusters that have failed with it or were
+	// rolled back. It is not begun again while abortedRevision is that of the template.
+	// +optional
+	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
 }
 
 // PlacementReference names a Placement of Open Cluster Management.
@@ -167,6 +183,21 @@ type PlacementReference struct {
 	// +required
 	Name string `json:"name"`
 }
+
+// RollbackPolicy says which clusters get back the template that they had before.
+//
+// +kubebuilder:validation:Enum=None;Failed;All
+type RollbackPolicy string
+
+// The values of RollbackPolicy.
+const (
+	// RollbackNone: none of them.
+	RollbackNone RollbackPolicy = "None"
+	// RollbackFailed: those that have failed.
+	RollbackFailed RollbackPolicy = "Failed"
+	// RollbackAll: every one in which the template was begun.
+	RollbackAll RollbackPolicy = "All"
+)
 
 // PreflightError is a result of the checks in a cluster before a template is begun there.
 //
@@ -400,7 +431,8 @@ type MachineFleetStatus struct {
 	// clusters counts the fleet's clusters.
 	// +optional
 	Clusters MachineFleetClusters `json:"clusters"`
-	// failures are the first 20 clusters, by name, that have failed or in which nothing can be begun.
+	// failures are the first 20 clusters, by name, that have failed, also those that were rolled back then, or in which nothing
+	// can be begun.
 	// +listType=map
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=20
@@ -419,7 +451,7 @@ type MachineFleetStatus struct {
 }
 
 // MachineFleetClusters counts clusters by how far they are with the present revision. Each that is selected, or has left
-// in the middle of the revision, is in one of waiting, progressing, soaking, updated and failed.
+// in the middle of the revision, is in one of waiting, progressing, soaking, updated, failed, rollingBack and rolledBack.
 type MachineFleetClusters struct {
 	// selected is how many clusters the fleet has now.
 	// +optional
@@ -436,10 +468,16 @@ type MachineFleetClusters struct {
 	// updated is those that did so.
 	// +optional
 	Updated int32 `json:"updated"`
-	// failed is those that reported that they cannot go on, or were not in time, and with unreachablePolicy Fail those that are
-	// frozen or not Ready.
+	// failed is those that reported that they cannot go on, or were not in time, also in a rollback, and with unreachablePolicy
+	// Fail those that are frozen or not Ready.
 	// +optional
 	Failed int32 `json:"failed"`
+	// rollingBack is those that have got back the template that they had before, and do not report success yet.
+	// +optional
+	RollingBack int32 `json:"rollingBack"`
+	// rolledBack is those that did so.
+	// +optional
+	RolledBack int32 `json:"rolledBack"`
 	// held is those that are not updated and frozen or not Ready: nothing is begun there, and nothing that they report
 	// counts.
 	// +optional

@@ -76,6 +76,9 @@ const (
 	// its spec.adopt is set.
 	FleetRecordAnnotation  = "hollowfleet.io/fleet-record"
 	FleetAppliedAnnotation = "hollowfleet.io/fleet-applied"
+	// FleetPreviousAnnotation beside them has what the fleet had applied when the MachineDeployment last reported success with
+	// another revision than the present one: what a rollback brings back. Written by the hub.
+	FleetPreviousAnnotation = "hollowfleet.io/fleet-previous"
 	// FleetRevisionAnnotation on a ControllerRevision in HubNamespace is the revision of the MachineFleet's template that it
 	// keeps, as status.revision had it. Written by the hub.
 	FleetRevisionAnnotation = "hollowfleet.io/fleet-revision"

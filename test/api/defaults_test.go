@@ -28,7 +28,7 @@ var unseenDeployment = "status: {" + strings.ReplaceAll(unknownReady, "%s", "The
 // The parts of a MachineFleet: what is written, and what the API server adds to it.
 const (
 	minimalFleet   = `{clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}}}`
-	defaultedFleet = `{removalPolicy: Orphan, unreachablePolicy: Hold, clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}` +
+	defaultedFleet = `{removalPolicy: Orphan, rollbackPolicy: None, unreachablePolicy: Hold, clusterSelector: {}, template: {spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}` +
 		`, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}, strategy: {type: RollingUpdate}, progressDeadlineSeconds: 1800, revisionHistoryLimit: 10}}`
 	defaultedConfig = `maxFailures: 0, minSuccessTime: "0", progressDeadline: None`
 )

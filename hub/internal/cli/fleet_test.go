@@ -99,6 +99,7 @@ func (f *fleetFixture) report(cluster *v1alpha1.Cluster, failing bool) {
 		d.Status.UpdatedReplicas = 0
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "no progress",
+			LastTransitionTime: metav1.NewTime(f.clock.Now()),
 		})
 	}
 	f.Expect(f.client.Status().Update(f.t.Context(), d)).To(Succeed())

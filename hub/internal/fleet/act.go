@@ -82,6 +82,8 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
 	case w.record == nil:
 		emit(c.Recorder, s.fleet, correctedEvent(m.deployment))
+	case w.rollsBack:
+		emit(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))
 	}
 	m.record = r
 	return nil

@@ -90,7 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	s.fleet = fleet
 	report(s, d, now)
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
-	for _, at := range []time.Time{s.opensAt, s.settlesAt} {
+	for _, at := range []time.Time{s.opensAt(d.plan), s.settlesAt} {
 		if !at.IsZero() {
 			next = next.NoLaterThan(at.Sub(now))
 		}

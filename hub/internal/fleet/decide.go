@@ -19,8 +19,8 @@ type write struct {
 	record *record
 	// content is what the fleet's own fields are to be; nil leaves them as they are.
 	content *applied
-	// begins: the present revision is applied for the first time.
-	begins bool
+	// begins: the present revision is applied. rollsBack: what the cluster had before is.
+	begins, rollsBack bool
 }
 
 // decision is what to do about one fleet.
@@ -68,7 +68,8 @@ func decide(s *scope) decision {
 }
 
 func (s *scope) planInput(paused bool) plan.Input {
-	in := plan.Input{Strategy: s.fleet.Spec.RolloutStrategy, Revision: s.revision, UnreachablePolicy: s.fleet.Spec.UnreachablePolicy, Paused: paused, Now: s.now}
+	in := s.planned()
+	in.Strategy, in.UnreachablePolicy, in.Paused = s.fleet.Spec.RolloutStrategy, s.fleet.Spec.UnreachablePolicy, paused
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
 		approved := v1alpha1.MachineFleetApproval{Group: group.Name, Revision: s.revision}
@@ -77,7 +78,9 @@ func (s *scope) planInput(paused bool) plan.Input {
 		}
 	}
 	for _, m := range s.members {
-		in.Clusters = append(in.Clusters, m.planned())
+		cluster := m.planned()
+		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
+		in.Clusters = append(in.Clusters, cluster)
 	}
 	return in
 }
@@ -91,12 +94,20 @@ func (s *scope) changes(p plan.Plan) []write {
 	var all []write
 	for _, change := range p.Changes {
 		m := members[change.Cluster]
-		w := write{member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m), begins: change.Apply}
-		if change.Apply {
+		w := write{
+			member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
+		}
+		switch {
+		case change.Apply:
 			w.content = newApplied(s.fleet, change.Cluster, m.replicas)
-		} else if m.record.Revision != s.revision {
+			w.keepPrevious()
+		case change.RollBack:
+			w.content = m.previous()
+			w.content.Spec.Replicas = m.replicas
+		case m.record.Revision != s.revision:
 			w.record.Group = m.record.Group
 		}
+		w.record.Cause = m.cause(change)
 		all = append(all, w)
 	}
 	return all
@@ -214,7 +225,7 @@ func (s *scope) correction(m *member) *applied {
 	}
 	wanted := newApplied(s.fleet, m.cluster.Name, m.replicas)
 	last := readApplied(m.deployment)
-	if m.record.Revision != s.revision {
+	if m.record.template() != s.revision {
 		if last == nil {
 			return nil // What the fleet's fields were is not known any more. They come with its turn.
 		}
@@ -236,7 +247,7 @@ func sameReplicas(a, b *int32) bool { return a == b || a != nil && b != nil && *
 // phase is how far a member is with the present revision.
 func (s *scope) phase(m *member) plan.Phase {
 	phase := plan.ToApply
-	if m.record != nil && m.record.Revision == s.revision {
+	if m.record != nil && m.record.Revision == s.revision && !s.planned().Retries(m.planned()) {
 		phase = m.record.Phase
 	}
 	if s.failsUnreachable(m) && phase != plan.Succeeded {

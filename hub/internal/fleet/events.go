@@ -21,6 +21,14 @@ func correctedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 		"Brought the fleet's own fields of MachineDeployment %s/%s in line with the fleet", d.Namespace, d.Name))
 }
 
+func rolledBackEvent(d *v1alpha1.MachineDeployment, r *record) reconciler.Event {
+	text := fmt.Sprintf("Gave MachineDeployment %s/%s revision %s back, which it had before %s", d.Namespace, d.Name, r.Previous, r.Revision)
+	if r.Cause != "" {
+		text += ", because it failed: " + r.Cause
+	}
+	return reconciler.WarningEvent("MachineDeploymentRolledBack", "RollBack", text)
+}
+
 func removedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 	return reconciler.NormalEvent("MachineDeploymentDeleted", "Delete", fmt.Sprintf(
 		"Deleted MachineDeployment %s/%s: its cluster has left the fleet, and spec.removalPolicy is Delete", d.Namespace, d.Name))

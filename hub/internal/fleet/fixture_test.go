@@ -204,7 +204,7 @@ func (f *fixture) says(failing bool, clusters ...int) {
 			available, d.Status.UpdatedReplicas = metav1.ConditionFalse, 0
 			progressing = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "0 of 3 machines"}
 		}
-		progressing.Type = v1alpha1.ProgressingCondition
+		progressing.Type, progressing.LastTransitionTime = v1alpha1.ProgressingCondition, metav1.NewTime(f.clock.Now())
 		meta.SetStatusCondition(&d.Status.Conditions, progressing)
 		meta.RemoveStatusCondition(&d.Status.Conditions, v1alpha1.ReconcilingCondition)
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.AvailableCondition, Status: available, Reason: "X"})

@@ -137,7 +137,7 @@ func (c *Controller) forget(ctx context.Context, s *scope, kept []Template) erro
 	inUse := map[string]bool{s.revision: true}
 	for _, m := range slices.Concat(s.members, s.left) {
 		if m.record != nil {
-			inUse[m.record.Revision] = true
+			inUse[m.record.Revision], inUse[m.record.template()] = true, true
 		}
 	}
 	var all []error

@@ -50,6 +50,24 @@ func TestKStatus(t *testing.T) {
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonOutsideMaintenanceWindow, status.InProgressStatus},
 		"too many clusters failed": {func(f *fixture) { f.midRollout(); f.says(true, 0); f.reconcile() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyFailures, status.FailedStatus},
+		"a cluster is rolled back": {func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.RollbackPolicy = v1alpha1.RollbackFailed })
+			f.midRollout()
+			f.says(true, 0)
+			f.reconcile()
+		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingBack, status.InProgressStatus},
+		"a cluster was rolled back": {func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.RollbackPolicy = v1alpha1.RollbackFailed })
+			f.midRollout()
+			f.says(true, 0)
+			f.reconcile()
+			f.says(false, 0)
+			f.reconcile()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonRolledBack, status.FailedStatus},
+		"aborted": {func(f *fixture) {
+			f.midRollout()
+			f.abort()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonAborted, status.FailedStatus},
 		"a kubelet that is older": {func(f *fixture) { f.settle(); f.upgrade("v1.36.1") },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonKubeletDowngrade, status.FailedStatus},
 		"no cluster is selected any more": {func(f *fixture) { f.settle(); f.label(0, testLabel, ""); f.label(1, testLabel, "") },

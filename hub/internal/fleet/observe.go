@@ -47,8 +47,9 @@ type member struct {
 	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
 	// MachineDeployment.
 	unreachable bool
-	// closed: the present revision is not begun there until a maintenance window opens.
-	closed bool
+	// closed: no template is begun there until a maintenance window opens, at opensAt.
+	closed  bool
+	opensAt time.Time
 	// unhealthy says which conditions of spec.healthConditions do not hold in the cluster.
 	unhealthy []string
 	// blocked is all that keeps the present revision from being begun there; empty if it can be.
@@ -69,8 +70,6 @@ type scope struct {
 	// are not chosen any more and have a MachineDeployment of the fleet.
 	members, left []*member
 	windows       []window
-	// opensAt is when the first window opens for which a member waits; zero if none does.
-	opensAt time.Time
 	// invalid is the first field of the spec that cannot be used; unused are overrides and groups without a cluster.
 	invalid *problem
 	unused  []string
@@ -221,9 +220,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	if !m.selected && (!current || removable) {
 		return nil
 	}
-	if !current {
-		s.await(m)
-	}
+	m.opensAt, m.closed = closed(s.windows, m.cluster)
 	s.members = append(s.members, m)
 	return c.addProblem(ctx, reader, s, m)
 }
@@ -297,12 +294,19 @@ func (s *scope) refuse(m *member, wait time.Duration, refused error) {
 func (m *member) planned() plan.Cluster {
 	cluster := plan.Cluster{
 		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
+		Left: !m.selected,
 	}
 	if d := m.deployment; d != nil {
 		cluster.Observed = plan.Observed{
 			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,
 			Replicas: d.Status.Replicas, Updated: d.Status.UpdatedReplicas, Available: d.Status.AvailableReplicas,
-			Failing: m.failing() != nil, Unhealthy: len(m.unhealthy) > 0,
+			Unhealthy: len(m.unhealthy) > 0,
+		}
+		if failing := m.failing(); failing != nil {
+			cluster.Observed.Failing, cluster.Observed.FailingSince = true, failing.LastTransitionTime.Time
+		}
+		if limit := d.Spec.ProgressDeadlineSeconds; limit != nil {
+			cluster.Observed.Deadline = time.Duration(*limit) * time.Second
 		}
 		if d.Spec.Replicas != nil {
 			cluster.Observed.Desired = *d.Spec.Replicas

@@ -119,13 +119,10 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 	if m.record != nil && m.record.Revision == s.revision {
 		result.Since = m.record.planned().Since
 	}
-	if result.Phase == plan.Failed || result.Phase == plan.TimedOut {
-		failure := s.failure(m)
-		result.Failure = failure.exported()
-	}
+	result.Failure = s.failure(m).exported()
 	result.Unapproved = slices.Contains(s.planInput(true).Unapproved, m.group)
-	if m.closed {
-		result.OpensAt, _ = closed(s.windows, m.cluster)
+	if m.closed && result.Phase == plan.ToApply {
+		result.OpensAt = m.opensAt
 	}
 	for i, wave := range p.Waves {
 		if slices.Contains(wave.Clusters, m.cluster.Name) {
@@ -144,12 +141,12 @@ func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 	return r != nil && r.UID == fleet.UID
 }
 
-// RevisionOf is the revision of the fleet that a MachineDeployment has; empty if it is not the fleet's.
+// RevisionOf is the revision whose template a MachineDeployment of the fleet has; empty if it is not the fleet's.
 func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) string {
 	if !Owns(fleet, deployment) {
 		return ""
 	}
-	return readRecord(deployment).Revision
+	return readRecord(deployment).template()
 }
 
 // PhaseOf reads how far a MachineDeployment of the fleet is with the template that the fleet has now.

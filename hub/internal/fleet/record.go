@@ -27,6 +27,12 @@ type record struct {
 	Held  bool   `json:"held,omitempty"`
 	// Group is the decision group in which the revision was begun. The cluster keeps it, whatever its labels say later.
 	Group string `json:"group,omitempty"`
+	// Previous is the revision that a rollback brings back; FleetPreviousAnnotation has what was applied of it. Retried is a
+	// spec.retriedAt. Both are of a plan.Record.
+	Previous string `json:"previous,omitempty"`
+	Retried  string `json:"retried,omitempty"`
+	// Cause is why the cluster failed with the revision. After a rollback nothing else says so.
+	Cause string `json:"cause,omitempty"`
 }
 
 // readRecord returns the record on a MachineDeployment; nil if there is none that can be read.
@@ -41,6 +47,9 @@ func readRecord(deployment metav1.Object) *record {
 	}
 	if _, err := time.Parse(time.RFC3339Nano, r.Since); err != nil {
 		return nil
+	}
+	if _, err := time.Parse(time.RFC3339Nano, r.Retried); err != nil {
+		r.Retried = ""
 	}
 	return r
 }
@@ -61,16 +70,31 @@ func (r *record) planned() plan.Record {
 	if r == nil {
 		return plan.Record{}
 	}
-	since, _ := time.Parse(time.RFC3339Nano, r.Since) // readRecord has parsed it.
-	return plan.Record{Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held}
+	since, _ := time.Parse(time.RFC3339Nano, r.Since)     // readRecord has parsed it.
+	retried, _ := time.Parse(time.RFC3339Nano, r.Retried) // The zero time if there was none.
+	return plan.Record{Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held, Previous: r.Previous, Retried: retried}
 }
 
 // newRecord is the record that a change leads to.
 func newRecord(fleet *v1alpha1.MachineFleet, p plan.Record, group string) *record {
-	return &record{
+	r := &record{
 		Fleet: fleet.Name, UID: fleet.UID, Revision: p.Revision, Phase: p.Phase,
-		Since: p.Since.UTC().Format(time.RFC3339Nano), Held: p.Held, Group: group,
+		Since: p.Since.UTC().Format(time.RFC3339Nano), Held: p.Held, Group: group, Previous: p.Previous,
 	}
+	if !p.Retried.IsZero() {
+		r.Retried = p.Retried.UTC().Format(time.RFC3339Nano)
+	}
+	return r
+}
+
+// template is the revision whose template the MachineDeployment has.
+func (r *record) template() string {
+	switch r.Phase {
+	case plan.RollingBack, plan.RolledBack, plan.RollbackFailed:
+		return r.Previous
+	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.TimedOut:
+	}
+	return r.Revision
 }
 
 // text is the value of the annotation.

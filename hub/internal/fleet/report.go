@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type summary struct {
 	counts              v1alpha1.MachineFleetClusters
 	failures            []v1alpha1.MachineFleetFailure
 	failed              []string
+	rolledBack          []string
 	held, blocked, down []string
 	// unhealthy are those for which a condition of spec.healthConditions does not hold, and why is what the first says.
 	unhealthy []string
@@ -41,7 +43,7 @@ type summary struct {
 func report(s *scope, d decision, now time.Time) {
 	status := &s.fleet.Status
 	status.ObservedGeneration, status.Revision = s.fleet.Generation, s.revision
-	sum := s.summarize()
+	sum := s.summarize(d.plan)
 	if s.invalid == nil {
 		status.Clusters, status.Failures = sum.counts, sum.failures
 	}
@@ -72,7 +74,7 @@ func report(s *scope, d decision, now time.Time) {
 }
 
 // summarize counts the members.
-func (s *scope) summarize() summary {
+func (s *scope) summarize(p plan.Plan) summary {
 	var sum summary
 	for _, m := range s.members {
 		name := m.cluster.Name
@@ -80,10 +82,13 @@ func (s *scope) summarize() summary {
 			sum.counts.Selected++
 		}
 		phase := s.phase(m)
-		sum.count(phase)
-		if phase == plan.Failed || phase == plan.TimedOut {
-			sum.failed = append(sum.failed, name)
-			sum.fail(name, s.failure(m))
+		sum.count(name, phase)
+		failure := s.failure(m)
+		if slices.Contains(p.NotRolledBack, name) {
+			failure = m.notRolledBack(failure)
+		}
+		if failure != nil {
+			sum.fail(name, *failure)
 		}
 		switch {
 		case m.held != "":
@@ -103,7 +108,7 @@ func (s *scope) summarize() summary {
 		if len(m.blocked) > 0 {
 			sum.counts.Blocked++
 			sum.blocked = append(sum.blocked, name)
-			if phase != plan.Failed && phase != plan.TimedOut {
+			if failure == nil {
 				sum.fail(name, joined(m.blocked))
 			}
 		}
@@ -111,7 +116,7 @@ func (s *scope) summarize() summary {
 	return sum
 }
 
-func (sum *summary) count(phase plan.Phase) {
+func (sum *summary) count(cluster string, phase plan.Phase) {
 	switch phase {
 	case plan.ToApply:
 		sum.counts.Waiting++
@@ -121,8 +126,15 @@ func (sum *summary) count(phase plan.Phase) {
 		sum.counts.Soaking++
 	case plan.Succeeded:
 		sum.counts.Updated++
-	case plan.Failed, plan.TimedOut:
+	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
 		sum.counts.Failed++
+		sum.failed = append(sum.failed, cluster)
+	case plan.RollingBack:
+		sum.counts.RollingBack++
+		sum.rolledBack = append(sum.rolledBack, cluster)
+	case plan.RolledBack:
+		sum.counts.RolledBack++
+		sum.rolledBack = append(sum.rolledBack, cluster)
 	}
 }
 
@@ -143,22 +155,48 @@ func joined(problems []problem) problem {
 	return all
 }
 
-// failure says why a member has failed.
-func (s *scope) failure(m *member) problem {
-	if s.failsUnreachable(m) {
-		return problem{v1alpha1.ReasonClusterUnreachable, m.held + "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip"}
+// failure says why a member has failed, or had before it was rolled back; nil if it has not.
+func (s *scope) failure(m *member) *problem {
+	phase := s.phase(m)
+	switch phase {
+	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
+		if s.failsUnreachable(m) {
+			return &problem{v1alpha1.ReasonClusterUnreachable, m.held + "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip"}
+		}
+		return m.reasonOf(phase)
+	case plan.RollingBack, plan.RolledBack:
+		if m.record.Cause == "" {
+			return nil
+		}
+		p := &problem{v1alpha1.ReasonRolledBack, "has"}
+		if phase == plan.RollingBack {
+			p = &problem{v1alpha1.ReasonRollingBack, "is being given"}
+		}
+		p.message = fmt.Sprintf("%s revision %s back, because it failed with %s: %s", p.message, m.record.Previous, m.record.Revision, m.record.Cause)
+		return p
+	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded:
 	}
+	return nil
+}
+
+// reasonOf says why a member came to a phase that is a failure.
+func (m *member) reasonOf(phase plan.Phase) *problem {
 	p := problem{v1alpha1.ReasonRolloutFailed, "the MachineDeployment cannot go on"}
-	if s.phase(m) == plan.TimedOut {
+	switch phase {
+	case plan.TimedOut:
 		p = problem{v1alpha1.ReasonRolloutTimedOut, "no success within progressDeadline of spec.rolloutStrategy"}
+	case plan.RollbackFailed:
+		p = problem{v1alpha1.ReasonRollbackFailed, fmt.Sprintf(
+			"the MachineDeployment cannot go on with revision %s, which it had before, or was not in time: repair it, change the template, or set spec.retriedAt", m.record.Previous)}
+	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.RollingBack, plan.RolledBack:
 	}
 	if failing := m.failing(); failing != nil {
 		p.message += ": " + failing.Message
 	}
-	for _, why := range m.unhealthyIn(s.phase(m)) {
+	for _, why := range m.unhealthyIn(phase) {
 		p.message += "; " + why
 	}
-	return p
+	return &p
 }
 
 func (m *member) available() bool {
@@ -207,9 +245,8 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 		case v1alpha1.ReasonPaused, v1alpha1.ReasonNoClusterSelected, v1alpha1.ReasonDeleting:
 			condition.Status = metav1.ConditionUnknown
 		}
-	case d.plan.Breached:
-		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures
-		condition.Message = text + "; more have failed than spec.rolloutStrategy allows, and nothing more is begun: repair these clusters, change the template, or raise maxFailures"
+	case d.plan.Stopped:
+		condition.Status, condition.Reason, condition.Message = s.stopped(d.plan, sum, text)
 	default:
 		condition.Status, condition.Reason = sum.awaits(d.plan)
 	}
@@ -220,6 +257,36 @@ func (s *scope) progressing(d decision, sum summary) (condition, fact metav1.Con
 		}
 	}
 	return condition, fact
+}
+
+// stopped says why nothing more is begun, what becomes of the clusters, and what a user can do.
+func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.ConditionStatus, reason, message string) {
+	why, remedy := "clusters were rolled back", ""
+	switch {
+	case s.planned().Aborted:
+		why, remedy = "spec.abortedRevision is this revision", "unset it to go on, or change the template"
+	case p.Breached && len(sum.failures) > 0:
+		why, remedy = "more have failed than spec.rolloutStrategy allows", "repair these clusters, change the template, or raise maxFailures"
+	}
+	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more is begun: "
+	switch {
+	case sum.counts.RollingBack > 0 || len(p.ToRollBack) > 0:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonRollingBack
+		message += "clusters get back the template that they had before, as spec.rollbackPolicy says"
+	case slices.ContainsFunc(s.members, func(m *member) bool {
+		return m.record != nil && m.record.Revision == s.revision && m.record.template() != s.revision
+	}):
+		reason = v1alpha1.ReasonRolledBack
+		message += "change the template, or have it begun again with spec.retriedAt"
+		if s.planned().Aborted {
+			message += " and without spec.abortedRevision"
+		}
+	case s.planned().Aborted:
+		reason, message = v1alpha1.ReasonAborted, message+remedy
+	default:
+		reason, message = v1alpha1.ReasonTooManyFailures, message+remedy
+	}
+	return status, reason, message
 }
 
 // rest is how many clusters are not through yet.
@@ -254,7 +321,8 @@ func (s *scope) standing(d decision, sum summary) string {
 	for _, list := range []struct {
 		what  string
 		names []string
-	}{{"failed", sum.failed}, {"frozen, paused or not Ready", sum.held}, {"blocked", sum.blocked}} {
+	}{{"failed", sum.failed}, {"frozen, paused or not Ready", sum.held}, {"blocked", sum.blocked},
+		{"rolled back", sum.rolledBack}, {"to be rolled back", d.plan.ToRollBack}, {"without an earlier template to go back to", d.plan.NotRolledBack}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
 		}
@@ -267,7 +335,7 @@ func (s *scope) standing(d decision, sum summary) string {
 	}
 	if len(d.plan.Closed) > 0 {
 		text += fmt.Sprintf("; outside of their maintenance windows, the first of which opens at %s: %s",
-			s.opensAt.UTC().Format(time.RFC3339), reconciler.ListFew(d.plan.Closed))
+			s.opensAt(d.plan).UTC().Format(time.RFC3339), reconciler.ListFew(d.plan.Closed))
 	}
 	if len(sum.blocked) > 0 {
 		for _, failure := range sum.failures {

@@ -17,6 +17,9 @@ import (
 type applied struct {
 	Metadata v1alpha1.TemplateMetadata      `json:"metadata"`
 	Spec     v1alpha1.MachineDeploymentSpec `json:"spec"`
+
+	// previous becomes FleetPreviousAnnotation; empty leaves it as it is.
+	previous string
 }
 
 // newApplied is the fleet's template for one cluster. Without replicas, these are others'.
@@ -95,6 +98,9 @@ func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]by
 	maps.Copy(wanted.Metadata.Annotations, a.Metadata.Annotations)
 	wanted.Metadata.Annotations[v1alpha1.FleetRecordAnnotation] = r.text()
 	wanted.Metadata.Annotations[v1alpha1.FleetAppliedAnnotation] = string(text)
+	if a.previous != "" {
+		wanted.Metadata.Annotations[v1alpha1.FleetPreviousAnnotation] = a.previous
+	}
 	last := readApplied(deployment)
 	if last == nil {
 		last = &applied{}

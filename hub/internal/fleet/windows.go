@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // The hub's image need not have the time zones.
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
 // window is a maintenance window as it is at one moment.
@@ -71,12 +73,15 @@ func newWindow(spec *v1alpha1.MaintenanceWindow, now time.Time) (window, *proble
 	return window{clusters: selector, open: !last.After(now), opens: next}, nil
 }
 
-// await finds out whether a member, which does not have the present revision, waits for a window.
-func (s *scope) await(m *member) {
-	var opens time.Time
-	if opens, m.closed = closed(s.windows, m.cluster); m.closed && (s.opensAt.IsZero() || opens.Before(s.opensAt)) {
-		s.opensAt = opens
+// opensAt is when the first window opens for which a plan waits; zero if it waits for none.
+func (s *scope) opensAt(p plan.Plan) time.Time {
+	var first time.Time
+	for _, m := range s.members {
+		if slices.Contains(p.Closed, m.cluster.Name) && (first.IsZero() || m.opensAt.Before(first)) {
+			first = m.opensAt
+		}
 	}
+	return first
 }
 
 // closed tells whether there are windows for a cluster and none of them is open, and when the next one opens.

@@ -3,6 +3,7 @@ package machineset
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +103,38 @@ func TestAFrozenSurplusMakesNoMachinesEither(t *testing.T) {
 	f.reconcile()
 	f.overshoots(false)
 	f.Expect(active(f.machines())).To(HaveLen(9), "what is asked for now is more than there is")
+}
+
+// What the set has made itself and the cache shows late, while nothing may be deleted, is no overshoot afterwards.
+func TestWhatTheCacheShowsLateIsNoOvershoot(t *testing.T) {
+	known := map[string]bool{}
+	behind := false
+	f := newFixture(t, 3, &interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := c.List(ctx, list, options...)
+		if machines, ok := list.(*v1alpha1.MachineList); ok && behind {
+			machines.Items = slices.DeleteFunc(machines.Items, func(machine v1alpha1.Machine) bool { return !known[machine.Name] })
+		}
+		return err
+	}})
+	f.rest()
+	for _, machine := range f.machines() {
+		known[machine.Name] = true
+	}
+	f.scale(9)
+	f.reconcile()
+	behind = true
+	f.reconcile()
+	f.update(func(set *v1alpha1.MachineSet) {
+		set.Annotations = map[string]string{v1alpha1.FreezeAnnotation: "an experiment"}
+	})
+	f.scale(1)
+	f.reconcile()
+	behind = false
+	f.reconcile()
+	f.update(func(set *v1alpha1.MachineSet) { set.Annotations = nil })
+	f.reconcile()
+	f.overshoots(false)
+	f.Expect(active(f.machines())).To(HaveLen(1))
 }
 
 func TestAScaleDownIsNoOvershoot(t *testing.T) {

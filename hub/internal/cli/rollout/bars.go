@@ -86,7 +86,7 @@ func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
 	for _, part := range []struct {
 		count int32
 		what  string
-	}{{counts.Held, "held"}, {counts.Failed, "failed"}, {counts.Blocked, "blocked"}} {
+	}{{counts.Held, "held"}, {counts.Failed, "failed"}, {counts.RollingBack, "rolling back"}, {counts.RolledBack, "rolled back"}, {counts.Blocked, "blocked"}} {
 		if part.count > 0 {
 			text += fmt.Sprintf(", %d %s", part.count, part.what)
 		}

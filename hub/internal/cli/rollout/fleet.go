@@ -26,6 +26,10 @@ func progressOfFleet(fleet *v1alpha1.MachineFleet) progress {
 		return progress{text: fmt.Sprintf("has rolled out: %d of %d clusters updated", counts.Updated, counts.Selected), done: true}
 	case progressing.Reason == v1alpha1.ReasonTooManyFailures:
 		return progress{text: "has stopped", err: cmdutil.Timeout("machinefleet %s has stopped: %s", fleet.Name, progressing.Message)}
+	case progressing.Reason == v1alpha1.ReasonAborted:
+		return progress{text: "is aborted", err: cmdutil.Timeout("machinefleet %s is aborted: %s", fleet.Name, progressing.Message)}
+	case progressing.Reason == v1alpha1.ReasonRolledBack:
+		return progress{text: "was rolled back", err: cmdutil.Timeout("machinefleet %s was rolled back: %s", fleet.Name, progressing.Message)}
 	case progressing.Status == metav1.ConditionFalse, progressing.Reason == v1alpha1.ReasonNoClusterSelected:
 		return progress{text: "is refused", err: cmdutil.Refusal("machinefleet %s does not roll out: %s", fleet.Name, progressing.Message)}
 	case progressing.Reason == v1alpha1.ReasonPaused:
@@ -44,7 +48,8 @@ func fleetFacts(fleet *v1alpha1.MachineFleet) []cmdutil.Fact {
 		{Name: "Kubelet", Value: spec.Template.Spec.Template.Spec.Versions.Kubelet},
 		{Name: "Paused", Value: fmt.Sprint(spec.Paused)},
 		{Name: "Wave", Value: fmt.Sprintf("%d of %d", status.CurrentWave, status.Waves)},
-		{Name: "Clusters", Value: fmt.Sprintf("%d: %d updated, %d soaking, %d progressing, %d waiting, %d failed, %d held, %d blocked",
-			counts.Selected, counts.Updated, counts.Soaking, counts.Progressing, counts.Waiting, counts.Failed, counts.Held, counts.Blocked)},
+		{Name: "Clusters", Value: fmt.Sprintf("%d: %d updated, %d soaking, %d progressing, %d waiting, %d failed, %d rolling back, %d rolled back, %d held, %d blocked",
+			counts.Selected, counts.Updated, counts.Soaking, counts.Progressing, counts.Waiting, counts.Failed, counts.RollingBack, counts.RolledBack,
+			counts.Held, counts.Blocked)},
 	}
 }

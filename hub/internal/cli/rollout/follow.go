@@ -87,6 +87,12 @@ func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 		state.text = "failed"
 	case plan.TimedOut:
 		state.text = "timed out"
+	case plan.RolledBack:
+		state.text = "rolled back"
+	case plan.RollbackFailed:
+		state.text = "rollback failed"
+	case plan.RollingBack:
+		state.text = "rolling back, " + progressOf(deployment).text
 	case plan.Progressing:
 		state.text = progressOf(deployment).text
 		if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {

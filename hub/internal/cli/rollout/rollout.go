@@ -18,8 +18,8 @@ import (
 // NewCommand returns "rollout".
 func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 	return cmdutil.Group(&cobra.Command{
-		Use: "rollout", Short: "Follow, pause, resume, approve and undo rollouts of MachineFleets and MachineDeployments",
-	}, newStatus(hub), newHistory(hub), newUndo(hub), newPause(hub), newResume(hub), newApprove(hub))
+		Use: "rollout", Short: "Follow, pause, resume, approve, abort, retry and undo rollouts of MachineFleets and MachineDeployments",
+	}, newStatus(hub), newHistory(hub), newUndo(hub), newPause(hub), newResume(hub), newApprove(hub), newAbort(hub), newRetry(hub))
 }
 
 // subject is what a command is about: a MachineDeployment, or else a MachineFleet.

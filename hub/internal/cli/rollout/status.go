@@ -25,8 +25,9 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 stop the rollout.
 
 The exit code is 5 when the rollout makes no progress for longer than spec.progressDeadlineSeconds, when more clusters of a
-MachineFleet have failed than its strategy allows, or when the rollout is not complete after --timeout. It is 4 when it cannot
-go on until a user changes something, such as a kubelet version that a cluster does not support.`,
+MachineFleet have failed than its strategy allows, when it was aborted or rolled back, or when the rollout is not complete after
+--timeout. It is 4 when it cannot go on until a user changes something, such as a kubelet version that a cluster does not
+support.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 

@@ -134,6 +134,9 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	}
 	err = s.change(ctx, func() {
 		s.fleet.Spec.Template = *chosen.Template
+		if s.fleet.Spec.AbortedRevision == chosen.Revision {
+			s.fleet.Spec.AbortedRevision = "" // Whoever asks for it wants it.
+		}
 		s.fleet.Spec.AllowDowngrade = s.fleet.Spec.AllowDowngrade || allowDowngrade
 	})
 	if err != nil {

@@ -130,7 +130,16 @@ func (s *subject) kubelet() *string {
 // wanted is a fleet as it is to be.
 func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
 	wanted := of.DeepCopy()
-	wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet = o.kubelet
+	kubelet := &wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet
+	another := *kubelet != o.kubelet
+	*kubelet = o.kubelet
+	revision, err := fleet.Revision(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if another && wanted.Spec.AbortedRevision == revision {
+		wanted.Spec.AbortedRevision = "" // Whoever asks for it wants it.
+	}
 	if o.approve {
 		return wanted, approveAll(wanted)
 	}

@@ -32,6 +32,13 @@ const (
 	Failed Phase = "Failed"
 	// TimedOut: no success within progressDeadline. The cluster recovers when it reports success.
 	TimedOut Phase = "TimedOut"
+	// RollingBack: the template that the cluster had before is applied, and the MachineDeployment has not reported success yet.
+	RollingBack Phase = "RollingBack"
+	// RolledBack: it did so. The phase is final for the revision, unless a user asks for a retry.
+	RolledBack Phase = "RolledBack"
+	// RollbackFailed: the MachineDeployment cannot go on with the template that it had before, or was not in time. The cluster
+	// is rolled back when it reports success.
+	RollbackFailed Phase = "RollbackFailed"
 )
 
 // Record is what must not be forgotten of one cluster.
@@ -44,6 +51,10 @@ type Record struct {
 	Since time.Time
 	// Held: the cluster was held when the record was written.
 	Held bool
+	// Previous is the revision with which the cluster succeeded last before this one. Empty: there is none.
+	Previous string
+	// Retried is Input.RetriedAt as it was when the revision was begun, or failed, last.
+	Retried time.Time
 }
 
 // Observed is what the MachineDeployment of a cluster reports, and whether the cluster's conditions hold.
@@ -51,8 +62,11 @@ type Observed struct {
 	Generation, ObservedGeneration int64
 	// Desired is spec.replicas; the others are counts of the status.
 	Desired, Replicas, Updated, Available int32
-	// Failing: its conditions say that it cannot go on.
-	Failing bool
+	// Failing: its conditions say that it cannot go on, since FailingSince.
+	Failing      bool
+	FailingSince time.Time
+	// Deadline is how long the MachineDeployment may make no progress.
+	Deadline time.Duration
 	// Unhealthy: a condition of the cluster that the fleet rests on does not hold.
 	Unhealthy bool
 }
@@ -84,6 +98,10 @@ type Cluster struct {
 	Blocked bool
 	// Closed: nothing is begun there for the time being. What has begun is followed.
 	Closed bool
+	// Left: the fleet does not select the cluster any more. What has begun is followed, and nothing else is done.
+	Left bool
+	// PreviousLost: the template of Record.Previous cannot be read.
+	PreviousLost bool
 
 	// policy is what holds for a cluster that is unreachable; empty for others.
 	policy v1alpha1.UnreachablePolicy
@@ -104,15 +122,23 @@ type Input struct {
 	UnreachablePolicy v1alpha1.UnreachablePolicy
 	// Paused: nothing is begun; what has begun is followed.
 	Paused bool
-	Now    time.Time
+	// Aborted: a user wants the revision to be rolled out no further.
+	Aborted bool
+	// RollbackPolicy says which clusters get back what they had before when a rollout has stopped. Empty is None.
+	RollbackPolicy v1alpha1.RollbackPolicy
+	// RetriedAt: clusters that had failed or were rolled back with the revision when this was set are begun again.
+	RetriedAt time.Time
+	Now       time.Time
 }
 
 // Change is a new record of one cluster.
 type Change struct {
 	Cluster string
 	Record  Record
-	// Apply: the template is to be applied in the same write.
-	Apply bool
+	// Apply: the template is to be applied in the same write. RollBack: that of Record.Previous is.
+	Apply, RollBack bool
+	// From is the phase that a rollback ends.
+	From Phase
 }
 
 // Plan is what to do.
@@ -122,8 +148,13 @@ type Plan struct {
 	Changes []Change
 	// Wave is the number of the current wave, from 0; Waves is how many there are.
 	Wave, Waves int
-	// Breached: more clusters of the current wave have failed than may. Nothing more is begun.
+	// Breached: more clusters of the current wave have failed than may.
 	Breached bool
+	// Stopped: nothing more is begun, because the rollout is breached or aborted, or some cluster was rolled back.
+	Stopped bool
+	// ToRollBack names the clusters that are still to be rolled back, and NotRolledBack those for which there is nothing to go
+	// back to. Both are sorted.
+	ToRollBack, NotRolledBack []string
 	// Done: every cluster has succeeded, or has failed within what may fail. Skipped clusters keep a rollout from being done.
 	Done bool
 	// Counts has the number of clusters in each phase after the changes.
@@ -149,7 +180,7 @@ func Decide(in Input) (Plan, error) {
 	var p Plan
 	for i := range clusters {
 		c := &clusters[i]
-		next := follow(*c, rules, in.Now)
+		next := in.follow(*c, rules)
 		if next != c.Record {
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
 		}
@@ -167,9 +198,13 @@ func sorted(clusters []Cluster) []Cluster {
 }
 
 // follow returns the record of a cluster after what it reports now.
-func follow(c Cluster, rules rules, now time.Time) Record {
+func (in Input) follow(c Cluster, rules rules) Record {
 	r := c.Record
-	if r.Phase == ToApply || r.Phase == Succeeded || c.Silent {
+	if c.Silent {
+		return r
+	}
+	r = r.undone(in.Revision)
+	if r.Phase == ToApply || r.Phase == Succeeded || r.Phase == RolledBack {
 		return r
 	}
 	if c.Held {
@@ -178,65 +213,88 @@ func follow(c Cluster, rules rules, now time.Time) Record {
 	}
 	// The time in which the cluster was held says nothing about it: its deadline and its soak begin anew.
 	if r.Held {
-		r.Held, r.Since = false, now
+		r.Held, r.Since = false, in.Now
+	}
+	if r.Phase == RollingBack || r.Phase == RollbackFailed {
+		return r.endRollback(c.Observed, rules, in.Now)
 	}
 	healthy := c.Observed.healthy()
 	switch {
 	case healthy && r.Phase != Soaking:
-		r.Phase, r.Since = Soaking, now
+		r.Phase, r.Since = Soaking, in.Now
 	case !healthy && r.Phase == Soaking:
-		r.Phase, r.Since = Progressing, now
+		r.Phase, r.Since = Progressing, in.Now
 	}
-	return r.end(c.Observed, rules, now)
+	return in.end(r, c.Observed, rules)
 }
 
 // end ends a phase that is over.
-func (r Record) end(o Observed, rules rules, now time.Time) Record {
+func (in Input) end(r Record, o Observed, rules rules) Record {
 	switch {
-	case r.Phase == Soaking && !now.Before(r.Since.Add(rules.soak)):
-		r.Phase, r.Since = Succeeded, now
-	case r.Phase == Progressing && o.current() && o.Failing:
-		r.Phase, r.Since = Failed, now
-	case r.Phase == Progressing && rules.deadline > 0 && !now.Before(r.Since.Add(rules.deadline)):
-		r.Phase, r.Since = TimedOut, now
+	case r.Phase == Soaking && !in.Now.Before(r.Since.Add(rules.soak)):
+		r.Phase, r.Since = Succeeded, in.Now
+	case r.Phase == Progressing && o.fails(r.Since, in.Now):
+		r.Phase, r.Since, r.Retried = Failed, in.Now, in.RetriedAt
+	case r.Phase == Progressing && rules.deadline > 0 && !in.Now.Before(r.Since.Add(rules.deadline)):
+		r.Phase, r.Since, r.Retried = TimedOut, in.Now, in.RetriedAt
 	}
 	return r
 }
 
-// begin finds the current wave, and begins with its clusters as far as there is room.
+// fails tells whether a MachineDeployment reports that it cannot go on with what was begun at a time. That it said so before
+// then is about an earlier attempt, which it may get over: it counts only after as long as the MachineDeployment may make no
+// progress.
+func (o Observed) fails(begun, now time.Time) bool {
+	if !o.current() || !o.Failing {
+		return false
+	}
+	// The conditions have whole seconds.
+	return !o.FailingSince.Before(begun.Truncate(time.Second)) || !now.Before(begun.Add(o.Deadline))
+}
+
+// begin finds the current wave, and begins with its clusters as far as there is room, or rolls back.
 func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
+	wave, open, skipped := p.find(in, rules, clusters)
+	switch p.Stopped = p.Breached || in.Aborted || slices.ContainsFunc(clusters, in.rolledBack); {
+	case p.Stopped:
+		p.rollBack(in, rules.limit, clusters)
+	case open:
+		p.awaitApproval(in, clusters, wave)
+		p.awaitWindow(in, clusters, wave)
+		p.apply(in, rules.limit, clusters, wave)
+	default:
+		p.Done = !skipped
+	}
+}
+
+// find finds the current wave: the first that is breached, or has clusters which are not through, else the last. skipped: some
+// cluster of the waves up to there is left out.
+func (p *Plan) find(in Input, rules rules, clusters []Cluster) (current wave, open, skipped bool) {
 	p.Waves = len(rules.waves)
-	skipped := 0
 	for i, w := range rules.waves {
-		p.Wave = i
-		open, failed := 0, 0
+		p.Wave, current = i, w
+		failed := 0
 		for _, c := range clusters {
-			if !w.has(c) {
+			if !w.has(c) || c.Left && in.retryAsked(c) {
 				continue
 			}
 			switch in.phase(c) {
-			case Failed, TimedOut:
+			case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
 				failed++
 			case Succeeded:
 			case ToApply, Progressing, Soaking:
 				if c.policy == v1alpha1.UnreachableSkip {
-					skipped++
+					skipped = true
 				} else {
-					open++
+					open = true
 				}
 			}
 		}
-		if p.Breached = failed > w.maxFailures(rules, clusters); p.Breached {
-			return
-		}
-		if open > 0 {
-			p.awaitApproval(in, clusters, w)
-			p.awaitWindow(in, clusters, w)
-			p.apply(in, rules.limit, clusters, w)
-			return
+		if p.Breached = failed > w.maxFailures(rules, clusters); p.Breached || open {
+			break
 		}
 	}
-	p.Done = skipped == 0
+	return current, open, skipped
 }
 
 // awaitApproval names the unapproved groups that have clusters in a wave which is open.
@@ -263,18 +321,13 @@ func (p *Plan) awaitWindow(in Input, clusters []Cluster, w wave) {
 
 // mayBegin tells whether the revision may be begun in a cluster of the current wave, as far as there is room.
 func (in Input) mayBegin(c Cluster) bool {
-	return !in.Paused && !c.Held && !c.Silent && !c.Blocked && !c.Closed && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
+	return in.mayChange(c) && !c.Closed && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
 }
 
 // apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in
 // progress with an earlier revision comes first and needs no room, because it has its place already.
 func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
-	room := limit
-	for _, c := range clusters {
-		if in.busy(c) {
-			room--
-		}
-	}
+	room := in.room(limit, clusters)
 	for _, busy := range []bool{true, false} {
 		for i := range clusters {
 			c := &clusters[i]
@@ -287,7 +340,7 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
 				}
 				room--
 			}
-			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now}
+			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now, Previous: in.previous(c.Record), Retried: in.RetriedAt}
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, Apply: true})
 		}
 	}
@@ -297,7 +350,7 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
 // no record of that: it goes on where it was when it is back.
 func (in Input) phase(c Cluster) Phase {
 	phase := c.Record.Phase
-	if c.Record.Revision != in.Revision {
+	if c.Record.Revision != in.Revision || in.Retries(c) {
 		phase = ToApply
 	}
 	if c.policy == v1alpha1.UnreachableFail && phase != Succeeded {
@@ -312,7 +365,17 @@ func (in Input) busy(c Cluster) bool {
 	if c.policy == v1alpha1.UnreachableSkip || c.policy == v1alpha1.UnreachableFail {
 		return false
 	}
-	return c.Record.Phase == Progressing || in.phase(c) == Soaking
+	return c.Record.Phase == Progressing || c.Record.Phase == RollingBack || in.phase(c) == Soaking
+}
+
+// room is how many more clusters may be in progress.
+func (in Input) room(limit int, clusters []Cluster) int {
+	for _, c := range clusters {
+		if in.busy(c) {
+			limit--
+		}
+	}
+	return limit
 }
 
 // report fills in what the plan says about the clusters.
@@ -321,22 +384,38 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 	for _, c := range clusters {
 		phase := in.phase(c)
 		p.Counts[phase]++
-		if phase == Failed || phase == TimedOut {
+		if phase == Failed || phase == TimedOut || phase == RollbackFailed {
 			p.Failures = append(p.Failures, c.Name)
 		}
-		switch {
-		case c.Held && phase != Succeeded:
+		if c.Held && phase != Succeeded {
 			p.Held = append(p.Held, c.Name)
-		case c.Silent:
-		case c.Record.Phase == Soaking:
-			p.recheck(c.Record.Since.Add(rules.soak).Sub(in.Now))
-		case c.Record.Phase == Progressing && rules.deadline > 0:
-			p.recheck(c.Record.Since.Add(rules.deadline).Sub(in.Now))
+		} else if !c.Silent {
+			p.recheckPhase(c, rules, in.Now)
 		}
 	}
 }
 
+// recheckPhase sees to it that the time is kept at which the phase of a cluster ends, if nothing else ends it.
+func (p *Plan) recheckPhase(c Cluster, rules rules, now time.Time) {
+	r, o := c.Record, c.Observed
+	switch r.Phase {
+	case Soaking:
+		p.recheck(r.Since.Add(rules.soak).Sub(now))
+	case Progressing, RollingBack:
+		if rules.deadline > 0 {
+			p.recheck(r.Since.Add(rules.deadline).Sub(now))
+		}
+		if o.current() && o.Failing {
+			p.recheck(r.Since.Add(o.Deadline).Sub(now))
+		}
+	case ToApply, Succeeded, Failed, TimedOut, RolledBack, RollbackFailed:
+	}
+}
+
 func (p *Plan) recheck(after time.Duration) {
+	if after <= 0 {
+		return
+	}
 	if p.RecheckAfter == 0 || after < p.RecheckAfter {
 		p.RecheckAfter = after
 	}

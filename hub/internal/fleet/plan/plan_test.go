@@ -64,13 +64,17 @@ func closed(c Cluster) Cluster { c.Closed = true; return c }
 
 func ofRevision(revision string, c Cluster) Cluster { c.Record.Revision = revision; return c }
 
-// words says what a plan changes: "a+" for a cluster that is begun, "a=Phase" for another change.
+// words says what a plan changes: "a+" for a cluster that is begun, "a<" for one that is rolled back, "a=Phase" for another
+// change.
 func words(p Plan) string {
 	var all []string
 	for _, c := range p.Changes {
-		if c.Apply {
+		switch {
+		case c.Apply:
 			all = append(all, c.Cluster+"+")
-		} else {
+		case c.RollBack:
+			all = append(all, c.Cluster+"<")
+		default:
 			all = append(all, c.Cluster+"="+string(c.Record.Phase))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -21,13 +23,25 @@ func TestReplay(t *testing.T) {
 		in Input
 		// at changes the world at a minute.
 		at func(minute int, in *Input)
-		// broken never becomes healthy.
-		broken string
+		// broken never becomes healthy with the revision, until the minute repaired if that is not 0.
+		broken   string
+		repaired int
 	}{
-		"canary-then-two-at-once":      {in: Input{Strategy: inSteps("2", soak, "canary")}},
-		"group-by-group":               {in: Input{Strategy: inGroups(soak)}},
-		"a-canary-that-fails":          {in: Input{Strategy: inSteps("2", soak, "canary")}, broken: "a"},
-		"a-cluster-frozen-in-mid-wave": {in: Input{Strategy: inSteps("2", soak, "canary")}, at: func(minute int, in *Input) { in.Clusters[3].Held = minute >= 11 && minute < 40 }},
+		"canary-then-two-at-once":             {in: Input{Strategy: inSteps("2", soak, "canary")}},
+		"group-by-group":                      {in: Input{Strategy: inGroups(soak)}},
+		"a-canary-that-fails":                 {in: Input{Strategy: inSteps("2", soak, "canary")}, broken: "a"},
+		"a-cluster-frozen-in-mid-wave":        {in: Input{Strategy: inSteps("2", soak, "canary")}, at: func(minute int, in *Input) { in.Clusters[3].Held = minute >= 11 && minute < 40 }},
+		"a-canary-that-fails-is-rolled-back":  {in: Input{Strategy: inSteps("2", soak, "canary"), RollbackPolicy: v1alpha1.RollbackFailed}, broken: "a"},
+		"a-cluster-that-fails-takes-all-back": {in: Input{Strategy: inSteps("2", soak, "canary"), RollbackPolicy: v1alpha1.RollbackAll}, broken: "e"},
+		"a-rollout-aborted-in-mid-wave": {in: Input{Strategy: inSteps("2", soak, "canary"), RollbackPolicy: v1alpha1.RollbackAll}, at: func(minute int, in *Input) {
+			in.Aborted = minute >= 14
+		}},
+		"a-retry-after-a-rollback": {in: Input{Strategy: inSteps("2", soak, "canary"), RollbackPolicy: v1alpha1.RollbackFailed}, broken: "a", repaired: 30,
+			at: func(minute int, in *Input) {
+				if minute == 30 {
+					in.RetriedAt = in.Now
+				}
+			}},
 		"a-template-changed-in-the-middle": {in: Input{Strategy: inSteps("1", soak)}, at: func(minute int, in *Input) {
 			if minute == 6 {
 				in.Revision = "r3"
@@ -39,7 +53,11 @@ func TestReplay(t *testing.T) {
 			in, random := c.in, rand.New(rand.NewPCG(1, 1))
 			in.Revision, in.Groups = "r2", []string{"canary", "rest"}
 			for i, cluster := range []string{"a", "b", "c", "d", "e", "f"} {
-				in.Clusters = append(in.Clusters, member(cluster, in.Groups[min(i/2, 1)], ToApply, up))
+				m := member(cluster, in.Groups[min(i/2, 1)], ToApply, up)
+				if in.RollbackPolicy != "" {
+					m = ofRevision("r1", member(m.Name, m.Group, Succeeded, up))
+				}
+				in.Clusters = append(in.Clusters, m)
 			}
 			var log strings.Builder
 			for minute := range 90 {
@@ -61,7 +79,9 @@ func TestReplay(t *testing.T) {
 					fmt.Fprintf(&log, "end: done %t, breached %t, %v\n", p.Done, p.Breached, p.Counts)
 				}
 				for i := range in.Clusters {
-					if cluster := &in.Clusters[i]; cluster.Name != c.broken && random.IntN(3) == 0 {
+					cluster := &in.Clusters[i]
+					works := cluster.Name != c.broken || cluster.Record.Phase == RollingBack || c.repaired > 0 && minute >= c.repaired
+					if works && random.IntN(3) == 0 {
 						cluster.Observed.ObservedGeneration = cluster.Observed.Generation
 					}
 				}

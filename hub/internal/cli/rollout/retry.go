@@ -1,0 +1,59 @@
+package rollout
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+)
+
+func newRetry(hub *cmdutil.Hub) *cobra.Command {
+	return changing(hub, &cobra.Command{
+		Use: "retry", Short: "Begin the present template again in the clusters of a MachineFleet in which it failed",
+		Long: `Begin the present template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
+back, each in its wave, as far as there is room. Clusters in which it succeeded are left alone. That sets spec.retriedAt, and unsets
+spec.abortedRevision.
+
+The exit code is 4 if there is no such cluster and the rollout is not aborted.`,
+		Example: `  kubectl hollow rollout retry machinefleet workers`,
+	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
+		return nil, s.retry(ctx, time.Now())
+	})
+}
+
+func (s *subject) retry(ctx context.Context, now time.Time) error {
+	revision, err := fleet.Revision(s.fleet)
+	if err != nil {
+		return err
+	}
+	counts := &s.fleet.Status.Clusters
+	aborted := s.fleet.Spec.AbortedRevision == revision
+	switch {
+	case s.fleet.Status.Revision != revision:
+		return cmdutil.Refusal("%s cannot be tried again: the hub has not looked at its present template yet", s.name())
+	case !aborted && counts.Failed+counts.RollingBack+counts.RolledBack == 0:
+		return cmdutil.Refusal("%s cannot be tried again: no cluster has failed with revision %s or was rolled back from it", s.name(), revision)
+	}
+	if err := s.change(ctx, func() { retry(s.fleet, now) }); err != nil {
+		return err
+	}
+	s.printf("retried: revision %s is begun again in %d cluster(s) that failed or were rolled back", revision, counts.Failed+counts.RollingBack+counts.RolledBack)
+	if s.fleet.Spec.Paused {
+		s.hub.Note("It is paused: nothing is begun until kubectl hollow rollout resume %s", s.arguments())
+	}
+	return nil
+}
+
+// retry sets spec.retriedAt to another time than it has: the API server stores whole seconds.
+func retry(of *v1alpha1.MachineFleet, now time.Time) {
+	at := metav1.NewTime(now.Truncate(time.Second))
+	if last := of.Spec.RetriedAt; last != nil && !at.After(last.Time) {
+		at = metav1.NewTime(last.Add(time.Second))
+	}
+	of.Spec.AbortedRevision, of.Spec.RetriedAt = "", &at
+}

@@ -1,0 +1,239 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// rollsBack sets a rollback policy.
+func rollsBack(policy v1alpha1.RollbackPolicy) func(*v1alpha1.MachineFleet) {
+	return func(fleet *v1alpha1.MachineFleet) { fleet.Spec.RollbackPolicy = policy }
+}
+
+// abort aborts the present revision.
+func (f *fixture) abort() {
+	f.t.Helper()
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		revision, err := Revision(fleet)
+		f.Expect(err).NotTo(HaveOccurred())
+		fleet.Spec.AbortedRevision = revision
+	})
+	f.reconcile()
+}
+
+// retry has the present revision begun again, and ends an abort.
+func (f *fixture) retry() {
+	f.t.Helper()
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.AbortedRevision, fleet.Spec.RetriedAt = "", &metav1.Time{Time: f.clock.Now().Truncate(time.Second)}
+	})
+	f.reconcile()
+}
+
+func (f *fixture) progress() string {
+	f.t.Helper()
+	f.status()
+	condition := f.condition(v1alpha1.ProgressingCondition)
+	return string(condition.Status) + " " + condition.Reason
+}
+
+func TestAFailedCanaryIsRolledBack(t *testing.T) {
+	f := newFixture(t, 3, both(inSteps(2, 0), rollsBack(v1alpha1.RollbackFailed)))
+	f.settle()
+	before := f.deployment(0)
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Labels = map[string]string{"extra": "x"}
+		fleet.Spec.Template.Spec.MinReadySeconds, fleet.Spec.Replicas = 7, new(int32(5))
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
+	})
+	f.reconcile()
+	f.says(true, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("RollingBack v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
+	after := f.deployment(0)
+	f.Expect(after.Labels).To(Equal(before.Labels))
+	f.Expect(*after.Spec.Replicas).To(BeEquivalentTo(5), "how many there are is no matter of the template")
+	after.Spec.Replicas = before.Spec.Replicas
+	f.Expect(after.Spec).To(Equal(before.Spec))
+	f.Expect(f.progress()).To(Equal("True RollingBack"))
+	f.Expect(f.fleet.Status.Clusters.RollingBack).To(BeEquivalentTo(1))
+
+	f.restart()
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(HavePrefix("RollingBack"), "it is not healthy yet")
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.progress()).To(Equal("False RolledBack"))
+	status := f.fleet.Status
+	f.Expect([]int32{status.Clusters.RolledBack, status.Clusters.RollingBack, status.Clusters.Failed, status.Clusters.Waiting}).To(Equal([]int32{1, 0, 0, 2}))
+	f.Expect(status.Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[0].Name), HaveField("Reason", v1alpha1.ReasonRolledBack),
+		HaveField("Message", ContainSubstring("0 of 3 machines")))), "why it failed is known still")
+	f.Expect(status.Message).To(And(ContainSubstring("rolled back: "+f.clusters[0].Name), ContainSubstring("spec.retriedAt")))
+
+	f.edit(0, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Versions.Kubelet = "v1.36.9" })
+	f.reconcile()
+	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "a hand edit is taken back")
+	f.restart()
+	f.writes.Counts()
+	f.after(time.Hour)
+	f.after(time.Hour)
+	f.Expect(f.writes.Counts()).To(BeEmpty())
+}
+
+func TestARolloutIsAbortedInMidWave(t *testing.T) {
+	f := newFixture(t, 4, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackAll)))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision = "another" })
+	f.says(false, 1)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"), "that was about another template")
+	f.abort()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, RollingBack v1.36.2, Succeeded v1.36.2"), "one at a time")
+	f.Expect(f.progress()).To(Equal("True RollingBack"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("to be rolled back: " + f.clusters[0].Name + ", " + f.clusters[1].Name))
+	for _, next := range []int{2, 0, 1} {
+		f.restart()
+		f.says(false, next)
+		f.reconcile()
+	}
+	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, RolledBack v1.36.2, RolledBack v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.progress()).To(Equal("False RolledBack"))
+	f.Expect(f.fleet.Status.Failures).To(BeEmpty(), "none of them has failed")
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision"))
+
+	f.retry()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, RolledBack v1.36.2, RolledBack v1.36.2, Succeeded v1.36.2"))
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, RolledBack v1.36.2, Succeeded v1.36.2"))
+}
+
+func TestAnAbortWithoutARollback(t *testing.T) {
+	f := newFixture(t, 3, inSteps(1, 0))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.abort()
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "what has begun is followed, and nothing else begun")
+	f.Expect(f.progress()).To(Equal("False Aborted"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("spec.abortedRevision is this revision, and nothing more is begun: unset it"))
+	f.upgrade("v1.37.1")
+	f.reconcile()
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.1"), "another template is not aborted")
+}
+
+// The condition by which the MachineDeployment failed is there still when the template is begun again.
+func TestARetryHasItsTime(t *testing.T) {
+	f := newFixture(t, 3, inSteps(1, 0))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(true, 0)
+	f.after(time.Minute)
+	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"))
+	f.retry()
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0"))
+	f.restart()
+	f.after(30*time.Minute - 1)
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0"), "that is an old failure")
+	f.after(1)
+	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"), "after progressDeadlineSeconds it counts")
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"), "it is not tried again and again")
+	f.retry()
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
+}
+
+// A fleet that goes back to the template that clusters were rolled back to begins it in none of them.
+func TestAnUndoAfterARollback(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(1, 0), rollsBack(v1alpha1.RollbackFailed)))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(true, 0)
+	f.reconcile()
+	f.says(false, 0)
+	f.abort()
+	f.Expect(f.phases()).To(Equal("RolledBack v1.36.2, Succeeded v1.36.2"))
+	before := f.deployment(0)
+	f.upgrade("v1.36.2")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.deployment(0).Generation).To(Equal(before.Generation))
+	f.Expect(f.progress()).To(Equal("True RolloutComplete"), "neither the downgrade nor the abort is about this template")
+	f.Expect(f.templates()).To(HaveLen(2))
+}
+
+func TestWhatCannotBeRolledBackKeepsNoOtherFromIt(t *testing.T) {
+	f := newFixture(t, 4, rollsBack(v1alpha1.RollbackFailed))
+	f.label(3, testLabel, "")
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.label(3, testLabel, f.fleet.Name)
+	f.reconcile()
+	f.edit(0, func(d *v1alpha1.MachineDeployment) { d.Annotations[v1alpha1.FleetPreviousAnnotation] = "{" })
+	f.says(true, 0, 1, 2, 3)
+	f.reconcile()
+	refused := f.clusters[1].Name
+	f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if object.GetNamespace() == refused {
+			return errors.New("refused by the test")
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}
+	f.restart()
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = Revision(fleet) })
+	f.Expect(f.try()).To(MatchError(ContainSubstring("refused by the test")))
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Failed v1.37.0, RollingBack v1.36.2, Failed v1.37.0"))
+	f.freeze(1, true)
+	refused = ""
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(ContainSubstring(", Failed held v1.37.0, "), "nothing is done where it is frozen")
+	f.freeze(1, false)
+	f.says(false, 2)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Failed v1.37.0, RollingBack v1.36.2, RolledBack v1.36.2, Failed v1.37.0"))
+	f.says(false, 1)
+	f.reconcile()
+	f.Expect(f.progress()).To(Equal("False RolledBack"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to go back to: " + f.clusters[0].Name + ", " + f.clusters[3].Name))
+	reasons := map[string]string{}
+	for _, failure := range f.fleet.Status.Failures {
+		reasons[failure.Cluster] = failure.Message
+	}
+	f.Expect(reasons[f.clusters[0].Name]).To(ContainSubstring(v1alpha1.FleetPreviousAnnotation), "what is wrong can be found")
+	f.Expect(reasons[f.clusters[3].Name]).To(ContainSubstring("did not have another template before that it succeeded with"))
+}
+
+func TestATemplateThatIsTooLargeIsNotKeptToGoBackTo(t *testing.T) {
+	f := newFixture(t, 1, both(rollsBack(v1alpha1.RollbackAll), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"example.com/large": strings.Repeat("x", largestPrevious)}
+	}))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"), "the rollout goes on")
+	f.abort()
+	f.Expect(f.phases()).To(Equal("Progressing v1.37.0"))
+	f.Expect(f.progress()).To(Equal("False Aborted"))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("without an earlier template to go back to: " + f.clusters[0].Name))
+}
