@@ -277,7 +277,9 @@ func (c *Controller) hold(m *member, unknown error) {
 		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to go on", m.deployment.Namespace, m.deployment.Name)
 	}
 	m.unreachable = cluster.Frozen || ready == nil || ready.Status != metav1.ConditionTrue
-	m.silent = c.Agents.Verdict(m.cluster).Frozen
+	// A cluster whose agent has become silent is frozen, which is remembered. One whose agent this hub has not heard yet was fine
+	// when the hub was ended, and its soak goes on.
+	m.silent = m.held == "" && c.Agents.Verdict(m.cluster).Frozen
 }
 
 // refuse leaves a cluster as it is in which the last write was refused, until it is time to try again: a plan whose first

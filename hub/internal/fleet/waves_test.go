@@ -117,6 +117,32 @@ func TestAHeldClusterIsLeftAlone(t *testing.T) {
 	f.Expect(f.phases()).To(ContainSubstring("Progressing held v1.37.0"), "nor does what a cluster says that is not Ready")
 }
 
+// The hub forgets an agent that is silent, and hears it again in the same moment in which the freeze ends.
+func TestTheDeadlineBeginsAnewWhenAnAgentIsBack(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "10m"
+	}))
+	for i, cluster := range f.clusters {
+		f.agents.Hear(cluster.Name)
+		hubtest.SetCondition(t, f.direct, f.cluster(i), &cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	}
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"))
+	f.agents.Forget(f.clusters[0].Name)
+	f.freeze(0, true)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing held v1.36.2, -"))
+	f.after(time.Hour)
+	f.agents.Hear(f.clusters[0].Name)
+	f.freeze(0, false)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"), "it has had no time yet")
+	f.after(10*time.Minute - 1)
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, -"))
+	f.after(1)
+	f.Expect(f.phases()).To(Equal("TimedOut v1.36.2, -"))
+}
+
 func TestAnUnreachableClusterIsSkipped(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.UnreachablePolicy = v1alpha1.UnreachableSkip }))
 	f.settle()
