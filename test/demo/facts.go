@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -29,6 +30,9 @@ type look func(ctx context.Context) (seen string, holds bool, err error)
 
 // ledger collects facts and shows progress while it waits for them.
 type ledger struct {
+	// speaking is held while a line is written: the plugin's lines come in between.
+	speaking sync.Mutex
+
 	out     io.Writer
 	started time.Time
 	facts   []fact
@@ -37,6 +41,8 @@ type ledger struct {
 }
 
 func (l *ledger) say(format string, args ...any) {
+	l.speaking.Lock()
+	defer l.speaking.Unlock()
 	fmt.Fprintf(l.out, "%6.1fs  %s\n", time.Since(l.started).Seconds(), fmt.Sprintf(format, args...))
 }
 

@@ -34,6 +34,8 @@ type fleet struct {
 	hub     localfleet.ControlPlane
 	client  client.WithWatch
 	members []*member
+	// processes are the process IDs of the programs that run the fleet, by name.
+	processes map[string]int
 }
 
 // member is one workload cluster.
@@ -67,7 +69,10 @@ func startFleet(ctx context.Context, book *ledger, dir string, opts options) (*f
 
 // connect makes the administrators' clients.
 func connect(hollow plugin, report localfleet.Report, binDir string) (*fleet, error) {
-	f := &fleet{plugin: hollow, dir: report.Dir, hub: report.Hub}
+	f := &fleet{plugin: hollow, dir: report.Dir, hub: report.Hub, processes: map[string]int{}}
+	for _, running := range report.Processes {
+		f.processes[running.Name] = running.PID
+	}
 	var err error
 	if f.client, err = clientOf(report.Hub); err != nil {
 		return f, err

@@ -43,7 +43,7 @@ func runDemo(ctx context.Context, opts options) error {
 		return errors.Join(err, opts.end(ctx, dir.path))
 	}
 	d := &demo{ledger: book, fleet: fleet}
-	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.upgrade)
+	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.adopt, d.upgrade)
 }
 
 // perform takes the fleet through steps and says what was seen. It ends the fleet, unless that is to stay and every step
@@ -92,7 +92,7 @@ func (d *demo) create(ctx context.Context) error {
 	for _, member := range d.fleet.members {
 		d.expect(ctx, "Nodes report the kubelet version asked for", member.Name, wait, nodesReport(member, kubeletVersion))
 	}
-	return nil
+	return d.setHeartbeat(ctx, d.fleet.members[1].Name, frequent)
 }
 
 func (d *demo) createDeployment(ctx context.Context, cluster string, replicas int32) error {

@@ -3,167 +3,121 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
+	"syscall"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 const (
-	workloadName     = "web"
-	workloadReplicas = 6
-	// workloadBudget is how many pods the disruption budget wants available at any time.
-	workloadBudget = 5
 	upgradeVersion = "v1.37.1"
+	fleetArgument  = "fleet/" + deploymentName
 )
 
-// upgrade rolls the kubelets of one cluster under a workload with a disruption budget, and counts the
-// workload's available pods all along.
-func (d *demo) upgrade(ctx context.Context) error {
-	member := d.fleet.members[2]
-	if err := createWorkload(ctx, member.client); err != nil {
+// adopt lets a MachineFleet take over the MachineDeployments, which are what its template says.
+func (d *demo) adopt(ctx context.Context) error {
+	if err := d.setHeartbeat(ctx, d.fleet.members[1].Name, impatient); err != nil {
 		return err
 	}
-	d.say("created Deployment %s of %d pods in %s, with a disruption budget of %d", workloadName, workloadReplicas, member.Name, workloadBudget)
-	d.expect(ctx, fmt.Sprintf("%d pods are available", workloadReplicas), member.Name, wait, available(member, workloadReplicas))
-	sampling, stop := context.WithCancel(ctx)
-	defer stop()
-	count := make(chan samples, 1)
-	go func() { count <- sample(sampling, member) }()
-	if err := d.setVersion(ctx, member.Name, upgradeVersion); err != nil {
-		return err
-	}
-	d.say("asked for kubelet %s in %s", upgradeVersion, member.Name)
-	d.followRollout(ctx, member.Name)
-	d.expect(ctx, "Nodes report the new kubelet version", member.Name, 2*wait, nodesReport(member, upgradeVersion))
-	d.expectMachines(ctx, member, 3)
-	d.expect(ctx, fmt.Sprintf("%d pods are available", workloadReplicas), member.Name, wait, available(member, workloadReplicas))
-	stop()
-	seen := <-count
-	d.expect(ctx, fmt.Sprintf("never fewer than %d pods were available", workloadBudget), member.Name, wait, seen.atLeast(workloadBudget))
-	return nil
-}
-
-func (d *demo) setVersion(ctx context.Context, cluster, version string) error {
-	deployment := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: deploymentName}}
-	patch := client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, version))
-	if err := d.fleet.client.Patch(ctx, deployment, patch); err != nil {
-		return fmt.Errorf("setting the kubelet version of MachineDeployment %s/%s: %w", cluster, deploymentName, err)
-	}
-	return nil
-}
-
-// followRollout shows what the plugin says of a rollout until it is done. Whether it is well done, the facts say.
-func (d *demo) followRollout(ctx context.Context, cluster string) {
-	limited, cancel := context.WithTimeout(ctx, 2*wait)
-	defer cancel()
-	err := d.fleet.run(limited, &lines{say: d.say}, "rollout", "status", "machinedeployment", deploymentName,
-		"--namespace", cluster, "--kubeconfig", d.fleet.hub.Kubeconfig)
-	if err != nil && ctx.Err() == nil {
-		d.say("the rollout is not done: %v", err)
-	}
-}
-
-// createWorkload makes a Deployment on the hollow nodes and its PodDisruptionBudget.
-func createWorkload(ctx context.Context, c client.Client) error {
-	labels := map[string]string{"app": workloadName}
-	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: workloadName}
-	for _, object := range []client.Object{
-		&policyv1.PodDisruptionBudget{
-			ObjectMeta: meta,
-			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable: ptr.To(intstr.FromInt32(workloadBudget)),
-				Selector:     &metav1.LabelSelector{MatchLabels: labels},
-			},
-		},
-		&appsv1.Deployment{
-			ObjectMeta: meta,
-			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To[int32](workloadReplicas),
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels},
-					Spec: corev1.PodSpec{
-						NodeSelector:                  map[string]string{v1alpha1.HollowNodeLabel: "true"},
-						TerminationGracePeriodSeconds: ptr.To[int64](1),
-						Containers:                    []corev1.Container{{Name: "web", Image: "example.com/web"}},
-					},
-				},
-			},
-		},
-	} {
-		if err := c.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, workloadName, err)
-		}
-	}
-	return nil
-}
-
-// availablePods counts the workload's pods that are Ready, not on their way out, and on a Node that is there and
-// Ready: what the pod of a removed Node last said of itself does not count.
-func availablePods(ctx context.Context, member *member) (int, error) {
-	nodes, err := hollowNodes(ctx, member)
+	before, err := d.machineNames(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	up := map[string]bool{}
-	for _, node := range nodes {
-		up[node.Name] = nodeReady(&node)
+	if err := d.fleet.client.Create(ctx, newMachineFleet()); err != nil {
+		return fmt.Errorf("creating MachineFleet %s: %w", deploymentName, err)
 	}
-	pods := &corev1.PodList{}
-	if err := member.client.List(ctx, pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": workloadName}); err != nil {
-		return 0, err
-	}
-	ready := 0
-	for _, pod := range pods.Items {
-		for _, condition := range pod.Status.Conditions {
-			if up[pod.Spec.NodeName] && pod.DeletionTimestamp == nil && condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				ready++
-			}
-		}
-	}
-	return ready, nil
+	d.say("created MachineFleet %s, which adopts MachineDeployment %s of each cluster, that of %s first", deploymentName, deploymentName, d.fleet.members[0].Name)
+	d.expect(ctx, "MachineFleet "+deploymentName+" is Ready", "hub", wait, d.fleetReady())
+	d.expect(ctx, "adopting them replaces no Machine", "hub", wait, d.sameMachines(before))
+	return nil
 }
 
-func available(member *member, want int) look {
-	return func(ctx context.Context) (string, bool, error) {
-		ready, err := availablePods(ctx, member)
-		return fmt.Sprintf("%d available", ready), ready == want, err
+// upgrade rolls the kubelets of all clusters in two waves. In the middle of the second, one of its clusters is cut off, while
+// the other one is under a workload with a disruption budget.
+func (d *demo) upgrade(ctx context.Context) error {
+	canary, cut, loaded := d.fleet.members[0], d.fleet.members[1], d.fleet.members[2]
+	count, err := d.load(ctx, loaded)
+	if err != nil {
+		return err
 	}
+	defer count()
+	upgrading := d.startUpgrade(ctx)
+	defer upgrading.stop()
+	if err := d.cutOff(ctx, cut, func() { d.expectHeld(ctx, cut, loaded) }); err != nil {
+		return err
+	}
+	d.expect(ctx, "Cluster "+cut.Name+" thaws", "hub", wait, d.frozen(cut.Name, metav1.ConditionFalse))
+	d.expect(ctx, "kubectl hollow upgrade "+fleetArgument+" --wait ends", "hub", 2*wait, upgrading.succeeds)
+	d.expect(ctx, "MachineFleet "+deploymentName+" is Ready", "hub", wait, d.fleetReady())
+	for i, machines := range []int{2, 4, 3} {
+		member := d.fleet.members[i]
+		d.expect(ctx, "Nodes report the new kubelet version", member.Name, wait, nodesReport(member, upgradeVersion))
+		d.expectMachines(ctx, member, machines)
+	}
+	d.expect(ctx, canary.Name+" had succeeded before the others began", "hub", wait, d.canaryFirst(canary, cut, loaded))
+	d.expectWorkload(ctx, loaded)
+	d.expect(ctx, fmt.Sprintf("never fewer than %d pods were available", workloadBudget), loaded.Name, wait, count().atLeast(workloadBudget))
+	return nil
 }
 
-// samples is what was counted in a while.
-type samples struct {
-	taken, fewest int
+// cutOff stops the agent of a cluster while the fleet is upgraded there, and lets it go on after meanwhile.
+func (d *demo) cutOff(ctx context.Context, member *member, meanwhile func()) error {
+	d.expect(ctx, member.Name+" is in the middle of its upgrade", "hub", 2*wait, d.inMidUpgrade(member.Name))
+	agent, known := d.fleet.processes["agent "+member.Name]
+	if !known {
+		return fmt.Errorf("the agent of %s is not among the processes that kubectl hollow local up has printed", member.Name)
+	}
+	if err := syscall.Kill(agent, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pausing the agent of %s (process %d): %w", member.Name, agent, err)
+	}
+	d.say("paused the agent of %s (process %d)", member.Name, agent)
+	meanwhile()
+	if err := syscall.Kill(agent, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("letting the agent of %s (process %d) go on: %w", member.Name, agent, err)
+	}
+	d.say("let the agent of %s go on", member.Name)
+	return nil
 }
 
-func sample(ctx context.Context, member *member) samples {
-	result := samples{fewest: workloadReplicas}
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		if ready, err := availablePods(ctx, member); err == nil {
-			result.taken++
-			result.fewest = min(result.fewest, ready)
-		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
-	return result
+// expectHeld looks at a fleet that holds one cluster and goes on in the other one of its wave.
+func (d *demo) expectHeld(ctx context.Context, cut, other *member) {
+	d.expect(ctx, "Cluster "+cut.Name+" freezes", "hub", wait, d.frozen(cut.Name, metav1.ConditionTrue))
+	d.expect(ctx, "MachineFleet "+deploymentName+" holds "+cut.Name, "hub", wait, d.held(cut.Name))
+	d.expect(ctx, "no Machine comes or goes in "+cut.Name, "hub", wait, d.unchanged(cut.Name))
+	d.expect(ctx, "MachineFleet "+deploymentName+" goes on in "+other.Name, "hub", 2*wait, d.updated(other.Name))
+	d.expect(ctx, "MachineFleet "+deploymentName+" waits for "+cut.Name, "hub", wait, d.fleetWaits())
 }
 
-func (s samples) atLeast(want int) look {
-	return func(context.Context) (string, bool, error) {
-		return fmt.Sprintf("at least %d in %d samples", s.fewest, s.taken), s.taken > 0 && s.fewest >= want, nil
+// upgrading is a run of the plugin that follows the upgrade.
+type upgrading struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// startUpgrade runs the plugin, and shows what it says of the rollout.
+func (d *demo) startUpgrade(ctx context.Context) *upgrading {
+	d.say("kubectl hollow upgrade %s --kubelet %s --wait", fleetArgument, upgradeVersion)
+	ctx, cancel := context.WithCancel(ctx)
+	u := &upgrading{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(u.done)
+		u.err = d.fleet.run(ctx, &lines{say: d.say}, "upgrade", fleetArgument, "--kubelet", upgradeVersion, "--wait",
+			"--kubeconfig", d.fleet.hub.Kubeconfig)
+	}()
+	return u
+}
+
+// stop ends the plugin if it has not ended yet.
+func (u *upgrading) stop() {
+	u.cancel()
+	<-u.done
+}
+
+func (u *upgrading) succeeds(context.Context) (string, bool, error) {
+	select {
+	case <-u.done:
+	default:
+		return "it has not ended", false, nil
 	}
+	return "exit status 0", u.err == nil, u.err
 }

@@ -80,7 +80,7 @@ func TestDemoRunsToItsEnd(t *testing.T) {
 	text := r.output.String()
 	g.Expect(text).To(ContainSubstring("CHECKED"))
 	g.Expect(text).NotTo(ContainSubstring("NO\n"))
-	g.Expect(strings.Count(text, " yes\n")).To(Equal(32), text)
+	g.Expect(strings.Count(text, " yes\n")).To(Equal(50), text)
 	r.leavesNothing(t)
 }
 
@@ -143,7 +143,7 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	hollow, err := testenv.Binary("kubectl-hollow")
 	g.Expect(err).NotTo(HaveOccurred())
 	runShown(t, text, "bin/kubectl-hollow", hollow, map[string]string{
-		"local status": "c3", "cluster list": "c3", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
+		"local status": "c3", "cluster list": "c3", "fleet tree": "c3", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
 	})
 	if kubectl, err := exec.LookPath("kubectl"); err == nil {
 		runShown(t, text, "kubectl", kubectl, map[string]string{"get fleet": "workers", "scale": "scaled", "get nodes": "Ready"})
