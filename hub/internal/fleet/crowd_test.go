@@ -1,0 +1,319 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+const (
+	// crowdSize is how many clusters the fleet is to work for. With -short there are fewer, and a plan may take less.
+	crowdSize, shortCrowdSize = 500, 100
+	crowdPlanCPU              = 100 * time.Millisecond
+	// crowdWriters is how many requests at once the test sends.
+	crowdWriters = 16
+)
+
+// crowd is a fleet over many clusters, in an API server of its own: a decision of any fleet reads all clusters. The controller
+// runs under a manager, with its cache, its watches and the real clock.
+type crowd struct {
+	*WithT
+	t        *testing.T
+	direct   client.WithWatch
+	config   *rest.Config
+	size     int
+	clusters []string
+	fleet    *v1alpha1.MachineFleet
+	// writes are the controller's. reads are those that it asks the API server for.
+	writes, reads hubtest.Writes
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	c := &crowd{WithT: NewWithT(t), t: t}
+	own, err := testenv.Start(t.Context())
+	c.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { c.Expect(own.Stop()).To(Succeed()) })
+	c.config, c.direct = own.Config, hubtest.Client(t, own)
+	if c.size = crowdSize; testing.Short() {
+		c.size = shortCrowdSize
+	}
+	labels := map[string]string{"app": "x"}
+	c.fleet = &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
+	c.fleet.Spec.Replicas = new(int32(3))
+	c.fleet.Spec.Template.Spec = v1alpha1.MachineDeploymentTemplateSpec{
+		Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+	}
+	inSteps(c.size/10, time.Second)(c.fleet)
+	hubtest.Create(t, c.direct, c.fleet)
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(crowdWriters)
+	for i := range c.size {
+		c.clusters = append(c.clusters, fmt.Sprintf("c%03d", i))
+		name := c.clusters[i]
+		group.Go(func() error { return c.create(ctx, name, i == 0) })
+	}
+	c.Expect(group.Wait()).To(Succeed())
+	return c
+}
+
+// create makes one Cluster, with its namespace and the status that hub and agent would give it, and the MachineDeployment that
+// has the fleet's template.
+func (c *crowd) create(ctx context.Context, name string, canary bool) error {
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptanceAccepted}}
+	if canary {
+		cluster.Labels = map[string]string{"group": "canary"}
+	}
+	if err := c.direct.Create(ctx, cluster); err != nil {
+		return err
+	}
+	if err := c.direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
+	cluster.Status.Namespace, cluster.Status.KubernetesVersion = name, "v1.37.1"
+	for _, kind := range []string{v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterJoinedCondition, v1alpha1.ReadyCondition} {
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
+	}
+	if err := c.direct.Status().Update(ctx, cluster); err != nil {
+		return err
+	}
+	revision, err := revisionOf(&c.fleet.Spec.Template)
+	if err != nil {
+		return err
+	}
+	succeeded := newRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
+	deployment, err := newApplied(c.fleet, name, c.fleet.Spec.Replicas).create(c.fleet.Name, succeeded)
+	if err != nil {
+		return err
+	}
+	return c.direct.Create(ctx, deployment)
+}
+
+// playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes.
+func (c *crowd) playClusters() {
+	c.t.Helper()
+	watching, err := c.direct.Watch(c.t.Context(), &v1alpha1.MachineDeploymentList{})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.t.Cleanup(watching.Stop)
+	group := &errgroup.Group{}
+	group.SetLimit(crowdWriters)
+	go func() {
+		for event := range watching.ResultChan() {
+			d, is := event.Object.(*v1alpha1.MachineDeployment)
+			if !is || event.Type == watch.Deleted || !advance(d) {
+				continue
+			}
+			// A conflict means that a newer version is on its way.
+			group.Go(func() error { _ = c.direct.Status().Update(c.t.Context(), d); return nil })
+		}
+	}()
+}
+
+// advance takes the status of a MachineDeployment one step on; false if there is nothing left to do.
+func advance(d *v1alpha1.MachineDeployment) bool {
+	progressing := metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNewMachineSetAvailable}
+	switch {
+	case d.Status.ObservedGeneration != d.Generation:
+		d.Status.ObservedGeneration, d.Status.UpdatedReplicas = d.Generation, 0
+		progressing.Reason = v1alpha1.ReasonRollingOut
+	case d.Status.UpdatedReplicas < *d.Spec.Replicas:
+		d.Status.UpdatedReplicas = *d.Spec.Replicas
+	default:
+		return false
+	}
+	d.Status.Replicas, d.Status.AvailableReplicas = *d.Spec.Replicas, *d.Spec.Replicas
+	meta.SetStatusCondition(&d.Status.Conditions, progressing)
+	meta.RemoveStatusCondition(&d.Status.Conditions, v1alpha1.ReconcilingCondition)
+	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.AvailableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMinimumReplicasAvailable})
+	return true
+}
+
+// hub is one run of the controller. It has nothing but what is stored, and has heard every agent.
+type hub struct {
+	*Controller
+	cached client.Client
+	stop   func()
+}
+
+// startHub starts the controller with an empty cache.
+func (c *crowd) startHub() *hub {
+	c.t.Helper()
+	manager, err := ctrl.NewManager(c.config, ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
+			cached, err := client.NewWithWatch(config, options)
+			if err != nil {
+				return nil, err
+			}
+			return c.writes.Count(cached), nil
+		},
+	})
+	c.Expect(err).NotTo(HaveOccurred())
+	agents := &freeze.Agents{}
+	for _, name := range c.clusters {
+		agents.Hear(name)
+	}
+	h := &hub{cached: manager.GetClient()}
+	h.Controller, err = New(Deps{
+		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Agents: agents, Clock: clock.RealClock{}, Namespace: "default",
+	})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(h.SetupWithManager(manager, controller.Options{SkipNameValidation: new(true), RateLimiter: reconciler.Retries()})).To(Succeed())
+	ctx, cancel := context.WithCancel(c.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	h.stop = func() {
+		cancel()
+		c.Expect(<-ended).To(Succeed())
+	}
+	c.Expect(manager.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+	return h
+}
+
+// countReads is a client of the API server whose reads are counted.
+func (c *crowd) countReads() client.Reader {
+	return interceptor.NewClient(c.direct, interceptor.Funcs{
+		Get: func(ctx context.Context, direct client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			c.reads.Add(fmt.Sprintf("get %T", object))
+			return direct.Get(ctx, key, object, options...)
+		},
+		List: func(ctx context.Context, direct client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			c.reads.Add(fmt.Sprintf("list %T", list))
+			return direct.List(ctx, list, options...)
+		},
+	})
+}
+
+// awaitRollout waits until all clusters have what the fleet's template says.
+func (c *crowd) awaitRollout() {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) {
+		g.Expect(c.direct.Get(c.t.Context(), client.ObjectKeyFromObject(c.fleet), c.fleet)).To(Succeed())
+		progress := meta.FindStatusCondition(c.fleet.Status.Conditions, v1alpha1.ProgressingCondition)
+		g.Expect(progress).To(And(
+			HaveValue(HaveField("ObservedGeneration", c.fleet.Generation)), HaveValue(HaveField("Reason", v1alpha1.ReasonRolloutComplete))), c.fleet.Status.Message)
+		g.Expect(c.fleet.Status.Clusters.Updated).To(BeEquivalentTo(c.size))
+	}).WithTimeout(5 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
+// plan does what every event of a cluster costs: it reads the cache, and decides.
+func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (decision, error) {
+	s, err := h.observe(ctx, h.Client, fleet, h.Clock.Now())
+	if err != nil {
+		return decision{}, err
+	}
+	d := decide(s)
+	report(s, d, s.now)
+	return d, nil
+}
+
+// cpuOf is the least CPU time that work took of some runs, on a thread of its own.
+func cpuOf(t *testing.T, runs int, work func() error) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	used := func() time.Duration {
+		var usage syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &usage); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	var took []time.Duration
+	for range runs {
+		before := used()
+		if err := work(); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, used()-before)
+	}
+	return slices.Min(took)
+}
+
+// A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
+func TestFiveHundredClusters(t *testing.T) {
+	c := newCrowd(t)
+	c.playClusters()
+	h := c.startHub()
+	c.awaitRollout()
+
+	upgraded := c.fleet.DeepCopy()
+	upgraded.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
+	cpu := cpuOf(t, 5, func() error {
+		d, err := h.plan(t.Context(), upgraded.DeepCopy())
+		if err == nil && (len(d.changes) != 1 || d.plan.Waves != 2) {
+			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.changes), d.plan.Waves)
+		}
+		return err
+	})
+	t.Logf("planning for %d clusters takes %s of CPU", c.size, cpu)
+	c.Expect(cpu).To(BeNumerically("<", crowdPlanCPU*time.Duration(c.size)/crowdSize), "the CPU time of a plan for %d clusters", c.size)
+
+	c.writes.Counts()
+	c.reads.Counts()
+	began := time.Now()
+	c.Expect(c.direct.Update(t.Context(), upgraded)).To(Succeed())
+	c.awaitRollout()
+	writes, reads := c.writes.Counts(), c.reads.Counts()
+	t.Logf("upgrading %d clusters took %s; writes %v, reads %v", c.size, time.Since(began).Round(time.Second), writes, reads)
+	c.expectFew(writes, reads)
+
+	h.stop()
+	c.reads.Counts()
+	h = c.startHub()
+	for range 3 {
+		_, err := h.runner().Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.fleet)})
+		c.Expect(err).NotTo(HaveOccurred())
+	}
+	h.stop()
+	c.Expect(c.writes.Counts()).To(BeEmpty(), "a hub that has been started again writes nothing when there is nothing to do")
+	c.Expect(c.reads.Counts()).To(BeEmpty(), "nor does it ask the API server")
+}
+
+func (h *hub) runner() reconcile.Reconciler { return reconciler.New(h.cached, h.cached, h.Controller) }
+
+// expectFew wants few writes for each cluster that is upgraded, and reads whose number does not depend on that of the clusters.
+func (c *crowd) expectFew(writes, reads map[string]int) {
+	c.t.Helper()
+	total := 0
+	for _, count := range writes {
+		total += count
+	}
+	c.Expect(float64(total)/float64(c.size)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
+	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*c.size), "begun, soaking, succeeded: %v", writes)
+	decisions := reads["list *v1alpha1.ClusterList"]
+	c.Expect(decisions).To(BeNumerically(">", 0), "%v", reads)
+	total = 0
+	for _, count := range reads {
+		total += count
+	}
+	c.Expect(total).To(BeNumerically("<=", 4*decisions), "each decision that changes something reads the fleet, the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)
+}
