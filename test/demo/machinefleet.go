@@ -29,10 +29,10 @@ const (
 // newMachineFleet is a fleet over all clusters whose template is what their MachineDeployments have.
 func newMachineFleet() *v1alpha1.MachineFleet {
 	fleet := &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: deploymentName}}
-	fleet.Spec.Adopt = true
+	fleet.Spec.ClusterSelector, fleet.Spec.Adopt = &metav1.LabelSelector{}, true
 	fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{
 		Name:            localfleet.StageCanary,
-		ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{localfleet.StageLabel: localfleet.StageCanary}},
+		ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{localfleet.StageLabel: localfleet.StageCanary}},
 	}}
 	fleet.Spec.RolloutStrategy = clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: &clusterv1alpha1.RolloutProgressive{
 		RolloutConfig:  clusterv1alpha1.RolloutConfig{MinSuccessTime: metav1.Duration{Duration: soak}},

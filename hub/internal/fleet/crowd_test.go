@@ -29,6 +29,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -68,7 +69,7 @@ func newCrowd(t *testing.T) *crowd {
 	}
 	labels := map[string]string{"app": "x"}
 	c.fleet = &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
-	c.fleet.Spec.Replicas = new(int32(3))
+	c.fleet.Spec.ClusterSelector, c.fleet.Spec.Replicas = &metav1.LabelSelector{}, new(int32(3))
 	c.fleet.Spec.Template.Spec = v1alpha1.MachineDeploymentTemplateSpec{
 		Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
 	}
@@ -183,7 +184,8 @@ func (c *crowd) startHub() *hub {
 	}
 	h := &hub{cached: manager.GetClient()}
 	h.Controller, err = New(Deps{
-		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Agents: agents, Clock: clock.RealClock{}, Namespace: "default",
+		Client: manager.GetClient(), Live: c.countReads(), Recorder: &events.FakeRecorder{}, Placements: &placement.Kinds{},
+		Agents: agents, Clock: clock.RealClock{}, Namespace: "default",
 	})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(h.SetupWithManager(manager, controller.Options{SkipNameValidation: new(true), RateLimiter: reconciler.Retries()})).To(Succeed())
@@ -226,7 +228,7 @@ func (c *crowd) awaitRollout() {
 
 // plan does what every event of a cluster costs: it reads the cache, and decides.
 func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (decision, error) {
-	s, err := h.observe(ctx, h.Client, fleet, h.Clock.Now())
+	s, err := h.observe(ctx, sources{h.Client, h.Placements.Cached}, fleet, h.Clock.Now())
 	if err != nil {
 		return decision{}, err
 	}
@@ -280,7 +282,7 @@ func TestFiveHundredClusters(t *testing.T) {
 	c.writes.Counts()
 	c.reads.Counts()
 	began := time.Now()
-	c.Expect(c.direct.Update(t.Context(), upgraded)).To(Succeed())
+	c.Expect(c.direct.Patch(t.Context(), upgraded, client.MergeFrom(c.fleet))).To(Succeed())
 	c.awaitRollout()
 	writes, reads := c.writes.Counts(), c.reads.Counts()
 	t.Logf("upgrading %d clusters took %s; writes %v, reads %v", c.size, time.Since(began).Round(time.Second), writes, reads)
