@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes config/crd from the API types and config/rbac/{hub,agent-hub} from the RBAC
-# markers in the code of hub and agent; what the agent needs on its workload cluster is written by hand.
+# markers in the code of hub and agent; what the agent needs on its workload cluster is written by hand. Then copies what
+# the charts have of config/: helm packages nothing that is outside of a chart.
 # usage: hack/manifests.sh CONTROLLER_GEN
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,3 +45,28 @@ find . -name '*.yaml' -print0 | while IFS= read -r -d '' file; do
 		echo "wrote config/${file#./}"
 	fi
 done
+cd "$OLDPWD"
+
+# copy_to DIRECTORY FILE[=NAME]... makes a directory that has copies of these files and nothing else.
+copy_to() {
+	local directory=$1 pair file name kept=()
+	shift
+	mkdir -p "$directory"
+	for pair in "$@"; do
+		file=${pair%%=*} name=${pair#*=}
+		name=${name##*/}
+		kept+=("$name")
+		cmp -s "$file" "$directory/$name" && continue
+		cp "$file" "$directory/$name"
+		echo "wrote $directory/$name"
+	done
+	for file in "$directory"/*; do
+		[[ " ${kept[*]} " == *" ${file##*/} "* ]] || rm "$file"
+	done
+}
+copy_to charts/hub/files/crd config/crd/*.yaml
+copy_to charts/hub/files/admission config/admission/*.yaml
+# Not the namespace: with the release, helm would delete it and all that is in it.
+copy_to charts/hub/files/rbac config/rbac/hub/{serviceaccount,role,role_binding,role_join_tokens,role_leader_election}.yaml \
+	config/rbac/agent-hub/role.yaml=agent_role.yaml config/rbac/autoscaler/role.yaml=autoscaler_role.yaml
+copy_to charts/agent/files/rbac config/rbac/agent-workload/{10-agent,20-hollow-node-bootstrap}.yaml

@@ -62,7 +62,7 @@ func (b build) write(p program, path, directory string) (row, error) {
 func (b build) tags(p program) ([]name.Tag, error) {
 	var tags []name.Tag
 	for _, version := range []string{b.version, "latest"} {
-		tag, err := name.NewTag(repository+p.name+":"+version)
+		tag, err := name.NewTag(repository + p.name + ":" + version)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,41 @@
+{{/* Every object that can be is called hollowfleet-agent: the ServiceAccount and the roles have that name in config/rbac. */}}
+{{- define "agent.selector" -}}
+app.kubernetes.io/name: hollowfleet-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "agent.labels" -}}
+{{ include "agent.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: hollowfleet
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The name of an image, from registry, repository, tag and digest: (list IMAGE $). */}}
+{{- define "agent.image" -}}
+{{- $root := index . 1 -}}
+{{- with index . 0 -}}
+{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* The namespace of ServiceAccount hollow-node-bootstrap in the target. */}}
+{{- define "agent.targetNamespace" -}}
+{{ .Values.target.namespace | default (ternary "hollowfleet" .Release.Namespace (ne .Values.target.kubeconfigSecret "")) }}
+{{- end }}
+
+{{/* Whether the hollow-node pods run in the cluster that the agent runs in: "true" or nothing. */}}
+{{- define "agent.hostsHere" -}}
+{{- if or .Values.host.inCluster (not (or .Values.target.kubeconfigSecret .Values.host.kubeconfigSecret)) }}true{{ end }}
+{{- end }}
+
+{{/* The namespace of the hollow-node pods. */}}
+{{- define "agent.hostNamespace" -}}
+{{ .Values.host.namespace | default (ternary .Release.Namespace "hollowfleet" (eq (include "agent.hostsHere" .) "true")) }}
+{{- end }}
+
+{{/* The name of the Secret with the kubeconfig for the hub. */}}
+{{- define "agent.hubSecret" -}}
+{{ .Values.hub.kubeconfigSecret | default .Values.hub.bootstrapKubeconfigSecret | default "hollowfleet-agent-bootstrap" }}
+{{- end }}

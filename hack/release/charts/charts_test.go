@@ -1,0 +1,169 @@
+// Package charts tests the Helm charts of hub and agent: what they render, and what they refuse.
+package charts
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/strvals"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const root = "../../.."
+
+// one is a chart, with the namespace that it is installed in and the values that it cannot do without.
+type one struct{ name, namespace, needs string }
+
+var (
+	hubChart   = one{"hub", "hollowfleet-system", ""}
+	agentChart = one{"agent", "hollowfleet", "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap"}
+	both       = []one{hubChart, agentChart}
+)
+
+func (o one) path() string { return filepath.Join(root, "charts", o.name) }
+
+func (o one) load(t *testing.T) *chart.Chart {
+	t.Helper()
+	loaded, err := loader.Load(o.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+// values are what the chart needs, and those of set, such as "replicas=1,metrics.enabled=false".
+func (o one) values(t *testing.T, set string) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	for _, each := range []string{o.needs, set} {
+		if err := strvals.ParseInto(each, values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values
+}
+
+// render returns the files that the chart makes with values, or why it refuses them.
+func (o one) render(t *testing.T, values map[string]any) (map[string]string, error) {
+	t.Helper()
+	release := chartutil.ReleaseOptions{Name: "r", Namespace: o.namespace, IsInstall: true, Revision: 1}
+	loaded := o.load(t)
+	all, err := chartutil.ToRenderValues(loaded, values, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(loaded, all)
+}
+
+var strict = func() runtime.Decoder {
+	known := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(known))
+	utilruntime.Must(apiextensionsv1.AddToScheme(known))
+	utilruntime.Must(monitoringv1.AddToScheme(known))
+	return serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
+}()
+
+// objects decodes all that the chart makes with set. A field that the kind does not have is an error.
+func (o one) objects(t *testing.T, set string) []client.Object {
+	t.Helper()
+	files, err := o.render(t, o.values(t, set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []client.Object
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if filepath.Ext(name) != ".yaml" {
+			continue
+		}
+		objects, err := decode(files[name])
+		if err != nil {
+			t.Errorf("%s with %q: %v", name, set, err)
+		}
+		all = append(all, objects...)
+	}
+	return all
+}
+
+func decode(content string) ([]client.Object, error) {
+	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(content)))
+	var objects []client.Object
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if isBlank(document) {
+			continue
+		}
+		object, _, err := strict.Decode(document, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%w in\n%s", err, document)
+		}
+		objects = append(objects, object.(client.Object))
+	}
+}
+
+// isBlank says whether a document has nothing but comments.
+func isBlank(document []byte) bool {
+	for line := range bytes.Lines(document) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns the object of a kind, of the name if one is given.
+func find[T client.Object](t *testing.T, objects []client.Object, name string) T {
+	t.Helper()
+	for _, object := range objects {
+		if found, ok := object.(T); ok && (name == "" || found.GetName() == name) {
+			return found
+		}
+	}
+	var none T
+	t.Fatalf("there is no %T %s", none, name)
+	return none
+}
+
+func key(object client.Object) string {
+	return fmt.Sprintf("%T %s/%s", object, object.GetNamespace(), object.GetName())
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func selects(selector *metav1.LabelSelector, have map[string]string) bool {
+	made, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && !made.Empty() && made.Matches(labels.Set(have))
+}

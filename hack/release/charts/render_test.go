@@ -1,0 +1,295 @@
+package charts
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sets are values that each chart is rendered with. TestEverySwitchIsTurned says whether one is missing.
+var sets = map[string][]string{
+	"hub": {
+		"",
+		"replicas=1,leaderElection=false",
+		"crds.install=false,metrics.enabled=false",
+		"pprof.enabled=true,autoscaler.clusterRole=true,networkPolicy.enabled=true,podDisruptionBudget.enabled=false",
+		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
+			"metrics.serviceMonitor.labels.release=p,metrics.prometheusRule.labels.release=p",
+		"networkPolicy.enabled=true,metrics.enabled=false",
+		"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+		"image.registry=registry.example.com:5000,image.tag=v1,imagePullSecrets[0]=pull,priorityClassName=system-cluster-critical," +
+			"nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d,resources.limits.memory=1Gi",
+		"image.digest=sha256:" + digest,
+	},
+	"agent": {
+		"",
+		"hub.bootstrapKubeconfigSecret=,hub.bootstrapKubeconfig=clusters: []",
+		"hub.bootstrapKubeconfigSecret=,hub.kubeconfigSecret=hub,hub.secretKey=config",
+		"target.kubeconfigSecret=target,target.namespace=machines,target.serverURL=https://target:6443",
+		"target.kubeconfigSecret=target,host.inCluster=true",
+		"target.kubeconfigSecret=target,host.kubeconfigSecret=host,host.secretKey=config,host.namespace=pods",
+		"host.kubeconfigSecret=host",
+		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101,hollowNode.quota.hard.requests\\.memory=10Gi",
+		"metrics.enabled=false,pprof.enabled=true,networkPolicy.enabled=true",
+		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
+			"metrics.serviceMonitor.labels.release=p,metrics.prometheusRule.labels.release=p",
+		"image.registry=registry.example.com,image.tag=v1,hollowNode.image.registry=registry.example.com,hollowNode.image.digest=sha256:" + digest,
+		"hollowNode.image.tag=v1,resources.limits.memory=1Gi,image.digest=sha256:" + digest,
+		"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
+		"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d",
+	},
+}
+
+const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// With each of the sets: every object is one that its kind allows, every name leads somewhere, and the pods may run where
+// only restricted ones may.
+func TestEverySetRendersObjectsThatFit(t *testing.T) {
+	for _, o := range both {
+		flags := flagsOf(t, o.name)
+		for _, set := range sets[o.name] {
+			t.Run(o.name+" "+set, func(t *testing.T) {
+				g := NewWithT(t)
+				objects := o.objects(t, set)
+				names := map[string]bool{}
+				for _, object := range objects {
+					g.Expect(names).NotTo(HaveKey(key(object)), "rendered twice")
+					names[key(object)] = true
+				}
+				deployment := find[*appsv1.Deployment](t, objects, "hollowfleet-"+o.name)
+				checkPod(g, objects, deployment.Spec.Template)
+				checkArgs(g, deployment.Spec.Template.Spec.Containers[0].Args, flags)
+				g.Expect(selects(deployment.Spec.Selector, deployment.Spec.Template.Labels)).To(BeTrue(), "the Deployment's selector")
+				for _, object := range objects {
+					checkSelector(g, objects, object, deployment.Spec.Template)
+				}
+			})
+		}
+	}
+}
+
+// checkSelector looks whether what an object selects is there.
+func checkSelector(g Gomega, objects []client.Object, object client.Object, pod corev1.PodTemplateSpec) {
+	ports := pod.Spec.Containers[0].Ports
+	switch o := object.(type) {
+	case *policyv1.PodDisruptionBudget:
+		g.Expect(selects(o.Spec.Selector, pod.Labels)).To(BeTrue(), key(o))
+	case *networkingv1.NetworkPolicy:
+		g.Expect(selects(&o.Spec.PodSelector, pod.Labels)).To(BeTrue(), key(o))
+		var open []int32
+		for _, rule := range o.Spec.Ingress {
+			open = append(open, rule.Ports[0].Port.IntVal)
+		}
+		var served []int32
+		for _, port := range ports {
+			served = append(served, port.ContainerPort)
+		}
+		g.Expect(open).To(ConsistOf(served), "%s opens the ports that are served", key(o))
+	case *corev1.Service:
+		g.Expect(selects(&metav1.LabelSelector{MatchLabels: o.Spec.Selector}, pod.Labels)).To(BeTrue(), key(o))
+		for _, port := range o.Spec.Ports {
+			g.Expect(hasPort(ports, port.TargetPort)).To(BeTrue(), "%s: port %s", key(o), port.Name)
+		}
+	case *monitoringv1.ServiceMonitor:
+		matches := func(other client.Object) bool {
+			service, ok := other.(*corev1.Service)
+			return ok && selects(&o.Spec.Selector, service.Labels) && service.Spec.Ports[0].Name == o.Spec.Endpoints[0].Port
+		}
+		g.Expect(slices.ContainsFunc(objects, matches)).To(BeTrue(), key(o))
+	}
+}
+
+func hasPort(ports []corev1.ContainerPort, wanted intstr.IntOrString) bool {
+	return slices.ContainsFunc(ports, func(port corev1.ContainerPort) bool {
+		return port.Name == wanted.StrVal || port.ContainerPort == wanted.IntVal
+	})
+}
+
+func checkPod(g Gomega, objects []client.Object, pod corev1.PodTemplateSpec) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	results := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
+	g.Expect(results.Allowed).To(BeTrue(), "PodSecurity restricted: %s", results.ForbiddenDetail())
+
+	container := pod.Spec.Containers[0]
+	g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		g.Expect(hasPort(container.Ports, probe.HTTPGet.Port)).To(BeTrue(), "probe %s", probe.HTTPGet.Path)
+	}
+	g.Expect(container.Image).To(MatchRegexp(`^([^/]+/)?hollowfleet/[a-z]+(:[a-z0-9]+|@sha256:[0-9a-f]{64})$`))
+	var volumes, mounts []string
+	for _, volume := range pod.Spec.Volumes {
+		volumes = append(volumes, volume.Name)
+	}
+	for _, mount := range container.VolumeMounts {
+		mounts = append(mounts, mount.Name)
+	}
+	g.Expect(mounts).To(ConsistOf(volumes), "every volume is mounted, and no other")
+	find := func(object client.Object) bool {
+		account, ok := object.(*corev1.ServiceAccount)
+		return ok && account.Name == pod.Spec.ServiceAccountName
+	}
+	g.Expect(slices.ContainsFunc(objects, find)).To(BeTrue(), "ServiceAccount %s", pod.Spec.ServiceAccountName)
+	g.Expect(fmt.Sprint(pod.Spec.Affinity.NodeAffinity)).To(ContainSubstring("hollowfleet.io/hollow,Operator:DoesNotExist"))
+}
+
+var flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
+
+// flagsOf are the flags that a program knows.
+func flagsOf(t *testing.T, program string) []string {
+	t.Helper()
+	bin := os.Getenv("HOLLOWFLEET_BIN")
+	if bin == "" {
+		bin = filepath.Join(root, "bin")
+	}
+	help, err := exec.CommandContext(t.Context(), filepath.Join(bin, program), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v (make build makes it)\n%s", err, help)
+	}
+	var flags []string
+	for _, match := range flagLine.FindAllStringSubmatch(string(help), -1) {
+		flags = append(flags, match[1])
+	}
+	return flags
+}
+
+func checkArgs(g Gomega, args, flags []string) {
+	seen := map[string]bool{}
+	for _, arg := range args {
+		name, value, found := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		g.Expect(found && value != "").To(BeTrue(), "%s has a value", arg)
+		g.Expect(flags).To(ContainElement(name))
+		g.Expect(seen).NotTo(HaveKey(name), "given twice")
+		seen[name] = true
+	}
+}
+
+// Every boolean of values.yaml, and everything else that is empty there, has another value in one of the sets.
+func TestEverySwitchIsTurned(t *testing.T) {
+	for _, o := range both {
+		g := NewWithT(t)
+		turned := map[string]any{}
+		for _, set := range sets[o.name] {
+			maps.Copy(turned, leaves("", o.values(t, set)))
+		}
+		count := 0
+		for path, value := range leaves("", o.load(t).Values) {
+			if _, isSwitch := value.(bool); !isSwitch && !slices.Contains([]string{"", "[]", "map[]"}, fmt.Sprint(value)) {
+				continue
+			}
+			count++
+			g.Expect(turned).To(HaveKey(HavePrefix(path)), "no set of chart %s changes %s", o.name, path)
+		}
+		g.Expect(count).To(BeNumerically(">", 8))
+	}
+}
+
+func leaves(prefix string, values map[string]any) map[string]any {
+	all := map[string]any{}
+	for key, value := range values {
+		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
+			maps.Copy(all, leaves(prefix+key+".", inner))
+			continue
+		}
+		all[prefix+key] = value
+	}
+	return all
+}
+
+// The agent's arguments, and the rights that it gets, by where target and host are.
+func TestAgentsClusters(t *testing.T) {
+	rights := func(objects []client.Object) []string {
+		var all []string
+		for _, object := range objects {
+			switch object.(type) {
+			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding, *corev1.ServiceAccount:
+				all = append(all, strings.TrimPrefix(key(object), "*v1."))
+			}
+		}
+		return all
+	}
+	here := []string{"ServiceAccount n1/hollowfleet-agent", "Role n1/hollowfleet-agent", "RoleBinding n1/hollowfleet-agent"}
+	target := append(slices.Clone(here), "ClusterRole /hollowfleet-agent-workload", "ClusterRoleBinding /hollowfleet-agent-workload",
+		"ServiceAccount n1/hollow-node-bootstrap", "ClusterRoleBinding /hollowfleet-hollow-node-bootstrap")
+	for name, test := range map[string]struct {
+		set          string
+		args, absent []string
+		rights       []string
+	}{
+		"all in one": {
+			"", []string{"--target-namespace=n1", "--host-namespace=n1", "--credential-secret=n1/hub-credential"},
+			[]string{"--target-kubeconfig", "--host-kubeconfig", "--credential-dir"}, target,
+		},
+		"a target elsewhere": {
+			"target.kubeconfigSecret=t",
+			[]string{"--target-kubeconfig=/etc/hollowfleet/target/kubeconfig", "--target-namespace=hollowfleet", "--host-namespace=hollowfleet", "--credential-secret=hollowfleet/hub-credential"},
+			[]string{"--host-kubeconfig"}, here[:1],
+		},
+		"a target elsewhere, its pods here": {
+			"target.kubeconfigSecret=t,host.inCluster=true",
+			[]string{"--target-kubeconfig=/etc/hollowfleet/target/kubeconfig", "--host-kubeconfig=/etc/hollowfleet/host/kubeconfig", "--target-namespace=hollowfleet", "--host-namespace=n1"},
+			nil, here,
+		},
+		"a ready kubeconfig for the hub": {
+			"hub.bootstrapKubeconfigSecret=,hub.kubeconfigSecret=h",
+			[]string{"--hub-kubeconfig=/etc/hollowfleet/hub/kubeconfig", "--credential-dir=/var/lib/hollowfleet"},
+			[]string{"--bootstrap-kubeconfig", "--credential-secret", "--certificate-lifetime"}, target,
+		},
+		"pods elsewhere": {
+			"host.kubeconfigSecret=h",
+			[]string{"--host-kubeconfig=/etc/hollowfleet/host/kubeconfig", "--target-namespace=n1", "--host-namespace=hollowfleet"}, nil, target,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objects := one{"agent", "n1", agentChart.needs}.objects(t, test.set)
+			args := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0].Args
+			g.Expect(args).To(ContainElements(test.args))
+			for _, absent := range test.absent {
+				g.Expect(args).NotTo(ContainElement(HavePrefix(absent + "=")))
+			}
+			g.Expect(rights(objects)).To(ConsistOf(test.rights))
+			for _, object := range objects {
+				if binding, ok := object.(*rbacv1.ClusterRoleBinding); ok {
+					g.Expect(binding.Subjects[0].Namespace).To(Equal("n1"))
+				}
+			}
+		})
+	}
+}
+
+// Two replicas are there by default, on two nodes if that can be, and not both are drained at once.
+func TestHubStaysAvailable(t *testing.T) {
+	g := NewWithT(t)
+	objects := hubChart.objects(t, "")
+	deployment := find[*appsv1.Deployment](t, objects, "")
+	g.Expect(*deployment.Spec.Replicas).To(BeNumerically("==", 2))
+	g.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--leader-elect=true"))
+	for _, spread := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
+		g.Expect(selects(spread.LabelSelector, deployment.Spec.Template.Labels)).To(BeTrue(), spread.TopologyKey)
+	}
+	g.Expect(find[*policyv1.PodDisruptionBudget](t, objects, "").Spec.MinAvailable.IntValue()).To(Equal(1))
+	for _, object := range hubChart.objects(t, "replicas=1") {
+		g.Expect(object).NotTo(BeAssignableToTypeOf(&policyv1.PodDisruptionBudget{}), "with one replica its node could not be drained")
+	}
+}

@@ -1,0 +1,71 @@
+package charts
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+)
+
+// helm lint --strict.
+func TestLint(t *testing.T) {
+	for _, o := range both {
+		g := NewWithT(t)
+		values := map[string]any{}
+		if o.needs != "" {
+			file, err := chartutil.ReadValuesFile(o.path() + "/ci/lint-values.yaml")
+			g.Expect(err).NotTo(HaveOccurred())
+			values = file
+		}
+		result := lint.AllWithKubeVersion(o.path(), values, o.namespace, nil)
+		for _, message := range result.Messages {
+			g.Expect(message.Severity).To(BeNumerically("<", support.WarningSev), "chart %s: %s", o.name, message)
+		}
+	}
+}
+
+// What contradicts itself or is mistyped is refused, with the name of the value.
+func TestRefusedValues(t *testing.T) {
+	for _, test := range []struct {
+		o         one
+		set, want string
+	}{
+		{hubChart, "replica=3", "additional properties 'replica' not allowed"},
+		{hubChart, "replicas=two", "at '/replicas': got string, want integer"},
+		{hubChart, "replicas=0", "at '/replicas': minimum: got 0, want 1"},
+		{hubChart, "leaderElection=false", "at '/replicas': maximum: got 2, want 1"},
+		{hubChart, "metrics.enabled=false,metrics.serviceMonitor.enabled=true", "at '/metrics/enabled': value must be true"},
+		{hubChart, "metrics.servicemonitor.enabled=true", "at '/metrics': additional properties 'servicemonitor' not allowed"},
+		{hubChart, "log.format=yaml", "at '/log/format': value must be one of 'text', 'json'"},
+		{hubChart, "safety.overshootingPeriod=60", "at '/safety/overshootingPeriod': got number, want string"},
+		{hubChart, "image.digest=abc", "at '/image/digest': 'abc' does not match pattern"},
+		{hubChart, "image.tag=a b", "at '/image/tag': 'a b' does not match pattern"},
+		{hubChart, "heartbeat.graceSeconds=15", "heartbeat.graceSeconds: want at least twice heartbeat.periodSeconds, 20, got 15"},
+		{hubChart, "safety.down=3", "safety.down: want at most safety.up, 2, got 3"},
+		{hubChart, "podDisruptionBudget.minAvailable=2", "podDisruptionBudget.minAvailable: want less than replicas, 2, got 2"},
+		{one{"hub", "default", ""}, "", "install with --namespace hollowfleet-system --create-namespace"},
+		{one{"agent", "hollowfleet", ""}, "", "at '/clusterName': minLength: got 0, want 1"},
+		{one{"agent", "hollowfleet", "clusterName=c1"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
+		{agentChart, "clusterName=C_1", "at '/clusterName': 'C_1' does not match pattern"},
+		{agentChart, "hub.bootstrapKubeconfig=clusters: []", "at '/hub/bootstrapKubeconfigSecret': maxLength: got 9, want 0"},
+		{agentChart, "hub.kubeconfigSecret=ready", "at '/hub/kubeconfigSecret': maxLength: got 5, want 0"},
+		{one{"agent", "hollowfleet", "clusterName=c1"}, "hub.bootstrapKubeconfig=c1.bootstrap.kubeconfig", "at '/hub/bootstrapKubeconfig': 'c1.bootstrap.kubeconfig' does not match pattern"},
+		{agentChart, "hub.certificateLifetime=7d", "at '/hub/certificateLifetime': '7d' does not match pattern"},
+		{agentChart, "target.serverURL=http://target", "at '/target/serverURL': 'http://target' does not match pattern"},
+		{agentChart, "target.kubeconfigSecret=t,host.inCluster=true,host.kubeconfigSecret=h", "at '/host/kubeconfigSecret': maxLength: got 1, want 0"},
+		{agentChart, "hollowNode.quota.enabled=true", "at '/hollowNode/quota/hard': minProperties: got 0, want 1"},
+		{agentChart, "hollowNode.quota.hard.cpu=1", "at '/hollowNode/quota/hard': additional properties 'cpu' not allowed"},
+		{agentChart, "thaw.deletionsPerMinute=0", "at '/thaw/deletionsPerMinute': minimum: got 0, want 1"},
+		{agentChart, "host.inCluster=true", "host.inCluster: only with target.kubeconfigSecret"},
+		{agentChart, "host.namespace=pods", "host.namespace: in this cluster the agent's rights are in the release's namespace, hollowfleet: install with --namespace pods"},
+		{agentChart, "target.namespace=pods", "target.namespace: in this cluster the agent's rights are in the release's namespace, hollowfleet: install with --namespace pods"},
+		{agentChart, "target.kubeconfigSecret=t,hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=1", "hollowNode.quota.enabled: the hollow-node pods run in another cluster"},
+	} {
+		t.Run(test.o.name+" "+test.set, func(t *testing.T) {
+			_, err := test.o.render(t, test.o.values(t, test.set))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))
+		})
+	}
+}
