@@ -56,6 +56,7 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f.Expect(out).To(ContainSubstring("kubectl --kubeconfig WORKLOAD-KUBECONFIG apply -f config/rbac/agent-workload"))
 	f.Expect(out).To(ContainSubstring("kubectl hollow cluster accept " + f.name))
 	f.Expect(out).To(ContainSubstring("--agent-server"), "the hub is on loopback")
+	f.Expect(out).NotTo(ContainSubstring("helm"), "which no pod reaches")
 	path := filepath.Join(dir, f.name+".bootstrap.kubeconfig")
 	entries, err := os.ReadDir(dir)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -93,6 +94,30 @@ func TestJoinPrintsACommandThatAShellReads(t *testing.T) {
 	}
 }
 
+// helm reads commas and backslashes of its own accord, after the shell.
+func TestJoinPrintsAHelmCommandThatAShellReads(t *testing.T) {
+	for name, dir := range map[string]struct{ is, want string }{
+		"a plain path": {"plain", "plain"}, "a space": {"sp ace", "sp ace"}, "a quote": {"it's", "it's"},
+		"a comma": {"a,b", `a\,b`}, "a backslash": {`a\b`, `a\\b`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			base := t.TempDir()
+			out := f.succeeds("cluster join NAME --agent-server https://hub.example.com:6443 --output-dir", filepath.Join(base, dir.is))
+			_, command, found := strings.Cut(out, "\n     helm ")
+			f.Expect(found).To(BeTrue(), out)
+			command, _, _ = strings.Cut(command, "\n\n")
+			words, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf '%s\\n' "+command).Output()
+			f.Expect(err).NotTo(HaveOccurred(), command)
+			f.Expect(strings.Split(strings.TrimSpace(string(words)), "\n")).To(Equal([]string{
+				"--kubeconfig", "WORKLOAD-KUBECONFIG", "install", "agent", "charts/agent", "--namespace", "hollowfleet", "--create-namespace",
+				"--set", "clusterName=" + f.name, "--set-file",
+				"hub.bootstrapKubeconfig=" + filepath.Join(base, dir.want, f.name+".bootstrap.kubeconfig"),
+			}))
+		})
+	}
+}
+
 func TestJoinTellsMoreWhenWide(t *testing.T) {
 	f := newFixture(t)
 	r := f.hollow("cluster join NAME --accept=now -o wide")
@@ -124,6 +149,9 @@ func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred(), "standard output is the kubeconfig alone")
 	f.Expect(config.Host).To(Equal("https://hub.example.com:6443"))
 	f.Expect(r.errOut).To(ContainSubstring("What is left to do"))
+	f.Expect(r.errOut).To(ContainSubstring(`
+     helm --kubeconfig WORKLOAD-KUBECONFIG install agent charts/agent --namespace hollowfleet --create-namespace \
+       --set clusterName=` + f.name + ` --set-file hub.bootstrapKubeconfig=` + f.name + ".bootstrap.kubeconfig\n"))
 	f.Expect(r.errOut).NotTo(ContainSubstring("cluster accept"), "it is accepted")
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
 }

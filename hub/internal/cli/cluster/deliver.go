@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -155,7 +156,19 @@ func (d *delivery) explain(say func(string, ...any), result *joining.Result, inl
 		say("2. Start the agent with that kubeconfig where it reaches both API servers:\n")
 	}
 	say("     agent --cluster-name %s --bootstrap-kubeconfig %s \\\n       --credential-dir /var/lib/hollowfleet/%s --target-kubeconfig WORKLOAD-KUBECONFIG", name, joining.ShellQuote(file), name)
+	if !d.server.Loopback() {
+		d.explainHelm(say, name, file)
+	}
 	if !result.Cluster.Accepted() {
 		say("\n3. Let it join:\n\n     kubectl hollow cluster accept %s", name)
 	}
+}
+
+// explainHelm tells the other way to start the agent, for a hub that a pod reaches.
+func (d *delivery) explainHelm(say func(string, ...any), name, file string) {
+	// helm takes a list of files, with commas between them.
+	file = strings.NewReplacer(`\`, `\\`, ",", `\,`).Replace(file)
+	say("\n   Or, instead of 1 and 2, let helm install it in the workload cluster:\n")
+	say("     helm --kubeconfig WORKLOAD-KUBECONFIG install agent charts/agent --namespace hollowfleet --create-namespace \\\n"+
+		"       --set clusterName=%s --set-file %s", name, joining.ShellQuote("hub.bootstrapKubeconfig="+file))
 }
