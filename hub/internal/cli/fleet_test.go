@@ -184,7 +184,7 @@ func TestADryRunShowsAllProblemsOfACluster(t *testing.T) {
 	})
 	f.Expect(f.client.Status().Update(t.Context(), cluster)).To(Succeed())
 	planned := f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
-	f.Expect(planned).To(MatchRegexp(cluster.Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +blocked +PodDisruptionBudget shop/web allows no disruption for now: [^\n]*\n +ResourceQuota hollowfleet/small allows 0 more pods`))
+	f.Expect(planned).To(MatchRegexp(cluster.Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +blocked +PodDisruptionBudget shop/web allows no disruption for now: [^\n]*\n +ResourceQuota hollowfleet/small leaves room for 0 more`))
 	f.Expect(planned).To(MatchRegexp(`1 +canary .* at once`))
 
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")

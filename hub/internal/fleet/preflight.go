@@ -73,7 +73,7 @@ func (s *scope) room(m *member) []problem {
 		return nil
 	}
 	return []problem{{string(v1alpha1.PreflightPodQuotaExceeded), fmt.Sprintf(
-		"ResourceQuota %s/%s allows %d more pods where the agent makes hollow-node pods, and %d are needed at once: raise it, lower maxSurge or replicas",
+		"ResourceQuota %s/%s leaves room for %d more hollow-node pods, and the rollout needs %d at once: raise it, lower maxSurge or replicas",
 		quota.Namespace, quota.Name, quota.Remaining, needed)}}
 }
 

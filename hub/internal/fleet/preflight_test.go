@@ -136,7 +136,7 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2"))
 	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Reason", string(v1alpha1.PreflightPodQuotaExceeded)), HaveField("Message",
-		ContainSubstring("ResourceQuota hollowfleet/small allows 0 more pods where the agent makes hollow-node pods, and 1 are needed at once")))))
+		ContainSubstring("ResourceQuota hollowfleet/small leaves room for 0 more hollow-node pods, and the rollout needs 1 at once")))))
 	f.reports(1, func(s *v1alpha1.ClusterStatus) { s.PodQuota.Remaining = 1 })
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Progressing v1.37.0"), "it begins by itself")

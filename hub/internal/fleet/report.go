@@ -32,9 +32,10 @@ type summary struct {
 	failed              []string
 	rolledBack          []string
 	held, blocked, down []string
-	// unhealthy are those for which a condition of spec.healthConditions does not hold, and why is what the first says.
+	// unhealthy are those for which a condition of spec.healthConditions does not hold.
 	unhealthy []string
-	why       string
+	// whyBlocked and whyUnhealthy are of the first of them.
+	whyBlocked, whyUnhealthy string
 	// blind is how many clusters have a state that is not known.
 	blind int
 }
@@ -103,11 +104,11 @@ func (s *scope) summarize(p plan.Plan) summary {
 			sum.down = append(sum.down, name)
 		}
 		if why := m.unhealthyIn(phase); len(why) > 0 {
-			sum.unhealthy, sum.why = append(sum.unhealthy, name), cmp.Or(sum.why, conditions.Shorten(why[0], longestFailure))
+			sum.unhealthy, sum.whyUnhealthy = append(sum.unhealthy, name), cmp.Or(sum.whyUnhealthy, why[0])
 		}
 		if len(m.blocked) > 0 {
 			sum.counts.Blocked++
-			sum.blocked = append(sum.blocked, name)
+			sum.blocked, sum.whyBlocked = append(sum.blocked, name), cmp.Or(sum.whyBlocked, joined(m.blocked).message)
 			if failure == nil {
 				sum.fail(name, joined(m.blocked))
 			}
@@ -321,14 +322,16 @@ func (s *scope) standing(d decision, sum summary) string {
 	for _, list := range []struct {
 		what  string
 		names []string
-	}{{"failed", sum.failed}, {"frozen, paused or not Ready", sum.held}, {"blocked", sum.blocked},
-		{"rolled back", sum.rolledBack}, {"to be rolled back", d.plan.ToRollBack}, {"without an earlier template to go back to", d.plan.NotRolledBack}} {
+		why   string // of the first
+	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
+		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolled back", sum.rolledBack, ""},
+		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to go back to", d.plan.NotRolledBack, ""}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
 		}
-	}
-	if len(sum.unhealthy) > 0 {
-		text += fmt.Sprintf("; spec.healthConditions do not hold: %s (%s)", reconciler.ListFew(sum.unhealthy), sum.why)
+		if list.why != "" {
+			text += fmt.Sprintf(" (%s)", conditions.Shorten(list.why, longestFailure))
+		}
 	}
 	if groups := d.plan.AwaitingApproval; len(groups) > 0 {
 		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
@@ -336,13 +339,6 @@ func (s *scope) standing(d decision, sum summary) string {
 	if len(d.plan.Closed) > 0 {
 		text += fmt.Sprintf("; outside of their maintenance windows, the first of which opens at %s: %s",
 			s.opensAt(d.plan).UTC().Format(time.RFC3339), reconciler.ListFew(d.plan.Closed))
-	}
-	if len(sum.blocked) > 0 {
-		for _, failure := range sum.failures {
-			if failure.Cluster == sum.blocked[0] {
-				text += fmt.Sprintf(" (%s)", failure.Message)
-			}
-		}
 	}
 	if len(s.unused) > 0 {
 		text += "; without a cluster, correct or remove: " + reconciler.ListFew(s.unused)
