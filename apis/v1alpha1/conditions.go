@@ -262,6 +262,8 @@ const (
 	ReasonClaimedByAnotherFleet = "ClaimedByAnotherFleet"
 	ReasonSelectorDiffers       = "SelectorDiffers"
 	ReasonWriteRefused          = "WriteRefused"
+	// ReasonInvalidReplicasLabel: the label of spec.replicasFromLabel is no number of replicas at this Cluster.
+	ReasonInvalidReplicasLabel = "InvalidReplicasLabel"
 	// ReasonClusterUnreachable: a cluster of a fleet whose unreachablePolicy is Fail is frozen or not Ready.
 	ReasonClusterUnreachable = "ClusterUnreachable"
 	// ReasonRolloutFailed and ReasonRolloutTimedOut: what a cluster of a fleet failed for. Its MachineDeployment cannot go on;

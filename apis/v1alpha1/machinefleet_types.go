@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 )
 
@@ -72,7 +73,15 @@ type MachineFleetSpec struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// overrides change replicas for some of the clusters. The first that matches a cluster holds.
+	// replicasFromLabel is the key of a label of Clusters whose value is the number of replicas there. It goes before replicas and
+	// overrides, which hold for a Cluster without the label. A value that is no number leaves the replicas there as they are.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +optional
+	ReplicasFromLabel string `json:"replicasFromLabel,omitempty"`
+
+	// overrides change replicas and template for some of the clusters. Of those that match a cluster, the first with replicas and
+	// the first with a template hold.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -255,7 +264,12 @@ const (
 	UnreachableFail UnreachablePolicy = "Fail"
 )
 
+// MaxReplicas is how many replicas a MachineFleet may give to a cluster.
+const MaxReplicas = 10000
+
 // MachineFleetOverride changes the fleet's settings for some clusters.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.replicas) || has(self.template)",message="spec.overrides: set replicas or template, or both"
 type MachineFleetOverride struct {
 	// name of the override.
 	// +kubebuilder:validation:MinLength=1
@@ -270,8 +284,16 @@ type MachineFleetOverride struct {
 	// replicas of the MachineDeployment in each of these clusters, 0 to 10000.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
-	// +required
-	Replicas *int32 `json:"replicas"`
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+	// template has the form of spec.template, with those fields only that are to be different in these clusters. It is a strategic
+	// merge patch: maps are merged, lists are replaced, and null removes a field. It cannot change the selector. All
+	// templates together have 256 KiB at most.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Template *runtime.RawExtension `json:"template,omitempty"`
 }
 
 // MachineFleetGroup is a decision group.
@@ -418,7 +440,7 @@ type MachineFleetStatus struct {
 	// observedGeneration is the generation that the hub last worked on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// revision is a hash of spec.template: the same template is the same revision.
+	// revision is a hash of spec.template and the templates of spec.overrides: the same templates are the same revision.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Revision string `json:"revision,omitempty"`

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -236,6 +237,24 @@ func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
 	r := f.hollow("fleet status NAME")
 	f.Expect(r.code).To(Equal(1))
 	f.Expect(r.out).To(MatchRegexp(f.clusters[0].Name + ` +1 +canary +Failed .*no progress`))
+}
+
+// An override that sets the kubelet keeps doing so.
+func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	fleet := &v1alpha1.MachineFleet{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{
+		Name: "late", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}},
+		Template: &runtime.RawExtension{Raw: []byte(`{"spec": {"template": {"spec": {"versions": {"kubelet": "v1.36.3"}}}}}`)},
+	}}
+	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
+	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(And(
+		MatchRegexp(`1 +canary +`+f.clusters[0].Name+` +v1.36.2 +v1.36.3 `), MatchRegexp(`2 +- +`+f.clusters[1].Name+` +v1.36.2 +v1.37.1 `)))
+	f.Expect(r.errOut).To(ContainSubstring(f.clusters[0].Name + " gets kubelet v1.36.3 and not v1.37.1: spec.overrides[late].template sets it"))
 }
 
 func TestAFleetIsPausedAndResumed(t *testing.T) {

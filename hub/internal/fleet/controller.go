@@ -57,6 +57,7 @@ type Controller struct {
 	throttle   reconciler.StatusThrottle
 	refused    refusals
 	seen       sightings
+	validated  validations
 	remembered remembered
 }
 

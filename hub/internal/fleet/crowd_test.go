@@ -106,12 +106,12 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 	if err := c.direct.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	revision, err := revisionOf(&c.fleet.Spec.Template)
+	revision, err := revisionOf(c.fleet)
 	if err != nil {
 		return err
 	}
 	succeeded := newRecord(c.fleet, plan.Record{Revision: revision, Phase: plan.Succeeded, Since: time.Now()}, "")
-	deployment, err := newApplied(c.fleet, name, c.fleet.Spec.Replicas).create(c.fleet.Name, succeeded)
+	deployment, err := newApplied(c.fleet, &c.fleet.Spec.Template, name, c.fleet.Spec.Replicas).create(c.fleet.Name, succeeded)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s *scope) planInput(paused bool) plan.Input {
 		}
 	}
 	for _, m := range s.members {
-		cluster := m.planned()
+		cluster := s.plannedCluster(m)
 		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
 		in.Clusters = append(in.Clusters, cluster)
 	}
@@ -95,16 +95,16 @@ func (s *scope) changes(p plan.Plan) []write {
 	for _, change := range p.Changes {
 		m := members[change.Cluster]
 		w := write{
-			member: m, record: newRecord(s.fleet, change.Record, m.group), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
+			member: m, record: newRecord(s.fleet, m.unplanned(s, change.Record), m.group), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
 		}
 		switch {
 		case change.Apply:
-			w.content = newApplied(s.fleet, change.Cluster, m.replicas)
+			w.content = newApplied(s.fleet, m.template.MachineDeploymentTemplate, change.Cluster, m.replicas)
 			w.keepPrevious()
 		case change.RollBack:
 			w.content = m.previous()
 			w.content.Spec.Replicas = m.replicas
-		case m.record.Revision != s.revision:
+		case !s.current(m):
 			w.record.Group = m.record.Group
 		}
 		w.record.Cause = m.cause(change)
@@ -194,27 +194,36 @@ func (s *scope) noCluster() *problem {
 
 // downgrade finds clusters whose kubelets the fleet has brought to a newer version than its template has now.
 func (s *scope) downgrade() *problem {
-	wanted, err := version.ParseSemantic(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet)
-	if s.fleet.Spec.AllowDowngrade || err != nil {
+	if s.fleet.Spec.AllowDowngrade {
 		return nil
 	}
 	var names []string
+	var older *template
 	for _, m := range s.members {
-		if !m.selected || m.record == nil || m.record.Revision == s.revision {
+		if !m.selected || m.record == nil || s.current(m) || older != nil && older.field != m.template.field {
 			continue
 		}
-		if last := readApplied(m.deployment); last != nil {
-			if has, err := version.ParseSemantic(last.Spec.Template.Spec.Versions.Kubelet); err == nil && wanted.LessThan(has) {
-				names = append(names, m.cluster.Name)
-			}
+		last := readApplied(m.deployment)
+		if last == nil {
+			continue
+		}
+		wanted, err := version.ParseSemantic(m.template.kubelet())
+		has, otherErr := version.ParseSemantic(last.Spec.Template.Spec.Versions.Kubelet)
+		if err == nil && otherErr == nil && wanted.LessThan(has) {
+			older, names = m.template, append(names, m.cluster.Name)
 		}
 	}
-	if len(names) == 0 {
+	if older == nil {
 		return nil
 	}
 	return &problem{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
-		"spec.template.spec.template.spec.versions.kubelet: v%s is older than what the fleet has given to %s: choose another version, or set spec.allowDowngrade",
-		wanted, reconciler.ListFew(names))}
+		"%s.spec.template.spec.versions.kubelet: %s is older than what the fleet has given to %s: choose another version, or set spec.allowDowngrade",
+		older.field, older.kubelet(), reconciler.ListFew(names))}
+}
+
+// current tells whether a member has the present revision, by the template that holds for it.
+func (s *scope) current(m *member) bool {
+	return m.record != nil && m.record.Revision == m.wanted(s)
 }
 
 // correction is what the fleet's own fields in a cluster are to be, of the revision that it has; nil if they are, or if
@@ -223,9 +232,9 @@ func (s *scope) correction(m *member) *applied {
 	if m.record == nil || !m.selected || m.held != "" || m.silent || s.fleet.Spec.Paused || m.deployment.DeletionTimestamp != nil {
 		return nil
 	}
-	wanted := newApplied(s.fleet, m.cluster.Name, m.replicas)
+	wanted := newApplied(s.fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas)
 	last := readApplied(m.deployment)
-	if m.record.template() != s.revision {
+	if m.record.template() != m.wanted(s) {
 		if last == nil {
 			return nil // What the fleet's fields were is not known any more. They come with its turn.
 		}
@@ -247,7 +256,7 @@ func sameReplicas(a, b *int32) bool { return a == b || a != nil && b != nil && *
 // phase is how far a member is with the present revision.
 func (s *scope) phase(m *member) plan.Phase {
 	phase := plan.ToApply
-	if m.record != nil && m.record.Revision == s.revision && !s.planned().Retries(m.planned()) {
+	if s.current(m) && !s.planned().Retries(s.plannedCluster(m)) {
 		phase = m.record.Phase
 	}
 	if s.failsUnreachable(m) && phase != plan.Succeeded {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,48 @@ type Template struct {
 	Revision string
 	// Template is nil if what was kept cannot be read.
 	Template *v1alpha1.MachineDeploymentTemplate
+	// Overrides are those that had a template, by name, without their replicas.
+	Overrides []v1alpha1.MachineFleetOverride
 	// Kept is the object that keeps it.
 	Kept *appsv1.ControllerRevision
+}
+
+// kept is what is kept of a fleet's templates: spec.template, and beside its fields the overrides that have a template.
+type kept struct {
+	v1alpha1.MachineDeploymentTemplate
+	Overrides []v1alpha1.MachineFleetOverride `json:"overrides,omitempty"`
+}
+
+// keptOf is what is to be kept of a fleet.
+func keptOf(fleet *v1alpha1.MachineFleet) *kept {
+	k := &kept{MachineDeploymentTemplate: fleet.Spec.Template}
+	for _, override := range fleet.Spec.Overrides {
+		if override.Template != nil {
+			override.Replicas = nil
+			k.Overrides = append(k.Overrides, override)
+		}
+	}
+	slices.SortFunc(k.Overrides, func(a, b v1alpha1.MachineFleetOverride) int { return cmp.Compare(a.Name, b.Name) })
+	return k
+}
+
+// Restore gives a fleet the templates that were kept: spec.template and those of the overrides. Replicas stay as they are.
+func (t Template) Restore(fleet *v1alpha1.MachineFleet) {
+	fleet.Spec.Template = *t.Template.DeepCopy()
+	missing := slices.Clone(t.Overrides)
+	var overrides []v1alpha1.MachineFleetOverride
+	for _, override := range fleet.Spec.Overrides {
+		override.Template = nil
+		if i := slices.IndexFunc(missing, func(old v1alpha1.MachineFleetOverride) bool { return old.Name == override.Name }); i >= 0 {
+			old := missing[i].DeepCopy()
+			override.ClusterSelector, override.Template = old.ClusterSelector, old.Template
+			missing = slices.Delete(missing, i, i+1)
+		}
+		if override.Template != nil || override.Replicas != nil {
+			overrides = append(overrides, override)
+		}
+	}
+	fleet.Spec.Overrides = append(overrides, missing...)
 }
 
 // remembered is which template of each fleet this process knows to be the newest that is kept.
@@ -63,14 +104,14 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 	}
 	var found []Template
 	for i := range list.Items {
-		kept := &list.Items[i]
-		if !metav1.IsControlledBy(kept, fleet) {
+		object := &list.Items[i]
+		if !metav1.IsControlledBy(object, fleet) {
 			continue
 		}
-		t := Template{Number: kept.Revision, Revision: kept.Annotations[v1alpha1.FleetRevisionAnnotation], Kept: kept}
-		template := &v1alpha1.MachineDeploymentTemplate{}
-		if json.Unmarshal(kept.Data.Raw, template) == nil {
-			t.Template = template
+		t := Template{Number: object.Revision, Revision: object.Annotations[v1alpha1.FleetRevisionAnnotation], Kept: object}
+		content := &kept{}
+		if json.Unmarshal(object.Data.Raw, content) == nil {
+			t.Template, t.Overrides = &content.MachineDeploymentTemplate, content.Overrides
 		}
 		found = append(found, t)
 	}
@@ -84,32 +125,32 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	if c.remembered.has(s.fleet.UID, s.revision) {
 		return nil
 	}
-	kept, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
+	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
 	if err != nil {
 		return err
 	}
 	next := int64(1)
-	if len(kept) > 0 {
-		next = kept[len(kept)-1].Number + 1
+	if len(all) > 0 {
+		next = all[len(all)-1].Number + 1
 	}
-	at := slices.IndexFunc(kept, func(t Template) bool { return t.Revision == s.revision })
+	at := slices.IndexFunc(all, func(t Template) bool { return t.Revision == s.revision })
 	switch {
 	case at < 0:
 		err = c.store(ctx, s, next)
-	case at < len(kept)-1: // It was gone back to.
-		newest := kept[at].Kept.DeepCopy()
+	case at < len(all)-1: // It was gone back to.
+		newest := all[at].Kept.DeepCopy()
 		newest.Revision = next
-		err = c.Client.Patch(ctx, newest, client.MergeFrom(kept[at].Kept), fieldOwner)
+		err = c.Client.Patch(ctx, newest, client.MergeFrom(all[at].Kept), fieldOwner)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
 	c.remembered.set(s.fleet.UID, s.revision)
-	return c.forget(ctx, s, kept)
+	return c.forget(ctx, s, all)
 }
 
 func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
-	text, err := json.Marshal(&s.fleet.Spec.Template)
+	text, err := json.Marshal(keptOf(s.fleet))
 	if err != nil {
 		return err
 	}
@@ -133,7 +174,7 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
 }
 
 // forget removes the oldest templates beyond the limit, but none that a cluster has.
-func (c *Controller) forget(ctx context.Context, s *scope, kept []Template) error {
+func (c *Controller) forget(ctx context.Context, s *scope, templates []Template) error {
 	inUse := map[string]bool{s.revision: true}
 	for _, m := range slices.Concat(s.members, s.left) {
 		if m.record != nil {
@@ -141,7 +182,7 @@ func (c *Controller) forget(ctx context.Context, s *scope, kept []Template) erro
 		}
 	}
 	var all []error
-	unused := slices.DeleteFunc(slices.Clone(kept), func(t Template) bool { return inUse[t.Revision] })
+	unused := slices.DeleteFunc(slices.Clone(templates), func(t Template) bool { return inUse[t.Revision] })
 	for _, t := range unused[:max(len(unused)-mostTemplates, 0)] {
 		uid := t.Kept.UID
 		if err := c.Client.Delete(ctx, t.Kept, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,9 @@ type member struct {
 	leftSince time.Time
 	group     string
 	replicas  *int32
+	// template holds for the cluster. unusable says why spec.replicasFromLabel does not; nil if it does.
+	template *template
+	unusable *problem
 	// held says why nothing may be done in the cluster; empty if something may. silent: it is left as it is for now, because
 	// its agent was not heard yet, or a write was refused.
 	held   string
@@ -82,7 +86,9 @@ type selectors struct {
 	overrides []labels.Selector
 	// groups are nil for the decision groups of a Placement.
 	groups []labels.Selector
-	used   map[string]bool
+	// templates are those of the overrides; nil for one that has none.
+	templates []*template
+	used      map[string]bool
 }
 
 // observe reads all that the fleet's next step rests on. It returns nil if this process has not read the Placements yet; that
@@ -90,7 +96,7 @@ type selectors struct {
 func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
 	s := &scope{fleet: fleet, now: now}
 	var err error
-	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
+	if s.revision, err = revisionOf(fleet); err != nil {
 		return nil, err
 	}
 	// Nothing changes what is listed, so the cache need not copy it.
@@ -131,7 +137,8 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 		}
 	}
 	s.unused = chosen.unused(fleet)
-	return s, nil
+	s.invalid, err = c.validate(ctx, s)
+	return s, err
 }
 
 // settle has the next step taken when settleTime is over for something that has been seen since then, if ever.
@@ -144,6 +151,10 @@ func (s *scope) settle(since time.Time) {
 // newSelectors reads the selectors of a fleet.
 func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
 	all := &selectors{used: map[string]bool{}}
+	var invalid *problem
+	if all.templates, invalid = mergedTemplates(fleet); invalid != nil {
+		return nil, invalid
+	}
 	read := func(field string, from *metav1.LabelSelector) (labels.Selector, *problem) {
 		selector, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
@@ -207,7 +218,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	c.hold(m, unknown)
 	m.unhealthy = unhealthy(fleet, m.cluster)
 	chosen.classify(s, m)
-	current := m.record != nil && m.record.Revision == s.revision
+	current := s.current(m)
 	if current {
 		m.group = m.record.Group
 	}
@@ -250,11 +261,41 @@ func (s *selectors) classify(of *scope, m *member) {
 			break
 		}
 	}
-	m.replicas = fleet.Spec.Replicas
-	if i := slices.IndexFunc(s.overrides, func(override labels.Selector) bool { return override.Matches(has) }); i >= 0 {
-		m.replicas = fleet.Spec.Overrides[i].Replicas
+	m.template, m.replicas = ownTemplate(fleet), fleet.Spec.Replicas
+	var hasTemplate, hasReplicas bool
+	for i, override := range s.overrides {
+		if !override.Matches(has) {
+			continue
+		}
 		s.used[overrideField(fleet.Spec.Overrides[i].Name)] = true
+		if t := s.templates[i]; t != nil && !hasTemplate {
+			m.template, hasTemplate = t, true
+		}
+		if n := fleet.Spec.Overrides[i].Replicas; n != nil && !hasReplicas {
+			m.replicas, hasReplicas = n, true
+		}
 	}
+	m.replicasFromLabel(fleet.Spec.ReplicasFromLabel)
+}
+
+// replicasFromLabel takes the replicas from a label of the cluster, if it has that. What cannot be used changes nothing in a
+// cluster that has a MachineDeployment: a mistyped label is no order to delete Machines.
+func (m *member) replicasFromLabel(key string) {
+	value, has := m.cluster.Labels[key]
+	if key == "" || !has {
+		return
+	}
+	if n, err := strconv.ParseUint(value, 10, 32); err == nil && n <= v1alpha1.MaxReplicas {
+		m.replicas = new(int32(n))
+		return
+	}
+	if m.replicas = nil; m.record != nil {
+		if last := readApplied(m.deployment); last != nil {
+			m.replicas = last.Spec.Replicas
+		}
+	}
+	m.unusable = &problem{v1alpha1.ReasonInvalidReplicasLabel, fmt.Sprintf(
+		"spec.replicasFromLabel: label %s of Cluster %s is %q, which is no number from 0 to %d: correct or remove the label", key, m.cluster.Name, value, v1alpha1.MaxReplicas)}
 }
 
 // hold finds out whether anything may be done in a cluster.
@@ -292,12 +333,13 @@ func (s *scope) refuse(m *member, wait time.Duration, refused error) {
 	m.blocked = []problem{{v1alpha1.ReasonWriteRefused, "the API server refused the last write: " + refused.Error()}}
 }
 
-// planned is what the planner needs to know of a member.
-func (m *member) planned() plan.Cluster {
+// plannedCluster is what the planner needs to know of a member.
+func (s *scope) plannedCluster(m *member) plan.Cluster {
 	cluster := plan.Cluster{
 		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 		Left: !m.selected,
 	}
+	cluster.Record.Revision, cluster.Record.Previous = m.toPlan(s, cluster.Record.Revision), m.toPlan(s, cluster.Record.Previous)
 	if d := m.deployment; d != nil {
 		cluster.Observed = plan.Observed{
 			Generation: d.Generation, ObservedGeneration: d.Status.ObservedGeneration, Desired: 1,

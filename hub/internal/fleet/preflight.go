@@ -29,7 +29,10 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 			found = append(found, problem{v1alpha1.ReasonDeleting, fmt.Sprintf("MachineDeployment %s/%s is being deleted", d.Namespace, d.Name)})
 		}
 	}
-	if m.record != nil && m.record.Revision == s.revision {
+	if m.unusable != nil {
+		found = append(found, *m.unusable)
+	}
+	if s.current(m) {
 		return found, nil
 	}
 	found = append(found, s.skew(m)...)
@@ -47,14 +50,13 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 
 // skew is the problem of a kubelet that the cluster's API server does not support.
 func (s *scope) skew(m *member) []problem {
-	template := &s.fleet.Spec.Template.Spec.Template
-	refused := v1alpha1.UnsupportedKubelet(template.Spec.Versions.Kubelet, m.cluster.Status.KubernetesVersion, template.Metadata.Annotations)
+	refused := v1alpha1.UnsupportedKubelet(m.template.kubelet(), m.cluster.Status.KubernetesVersion, m.template.Spec.Template.Metadata.Annotations)
 	if refused == "" {
 		return nil
 	}
 	return []problem{{v1alpha1.ReasonUnsupportedKubeletVersion, fmt.Sprintf(
-		"spec.template.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in spec.template.spec.template.metadata.annotations",
-		refused, v1alpha1.AllowKubeletVersionSkewAnnotation)}}
+		"%s.spec.template.spec.versions.kubelet: %s: upgrade the cluster's API server, choose another version, or allow it with the annotation %s=true in %s.spec.template.metadata.annotations",
+		m.template.field, refused, v1alpha1.AllowKubeletVersionSkewAnnotation, m.template.field)}}
 }
 
 // disruption is the problem of budgets that allow no eviction from the cluster's Nodes, as its agent reports them.
@@ -90,7 +92,7 @@ func (s *scope) podsNeeded(m *member) int {
 	if has == 0 {
 		return desired
 	}
-	surge, _ := s.fleet.Spec.Template.Spec.Strategy.Bounds(desired)
+	surge, _ := m.template.Spec.Strategy.Bounds(desired)
 	return max(desired+surge-has, 0)
 }
 

@@ -21,7 +21,7 @@ func TestAllProblemsOfAClusterAreNamed(t *testing.T) {
 	cluster := f.cluster(1)
 	cluster.Status.KubernetesVersion = "v1.36.0"
 	f.Expect(f.direct.Status().Update(t.Context(), cluster)).To(Succeed())
-	foreign, err := newApplied(f.fleet, cluster.Name, new(int32(1))).create(f.fleet.Name, &record{})
+	foreign, err := newApplied(f.fleet, &f.fleet.Spec.Template, cluster.Name, new(int32(1))).create(f.fleet.Name, &record{})
 	f.Expect(err).NotTo(HaveOccurred())
 	delete(foreign.Annotations, v1alpha1.FleetRecordAnnotation)
 	hubtest.Create(t, f.direct, foreign)
@@ -125,7 +125,7 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 	} {
 		s := &scope{fleet: &v1alpha1.MachineFleet{}}
 		s.fleet.Spec.Template.Spec.Strategy = test.strategy
-		NewWithT(t).Expect(s.podsNeeded(&member{replicas: test.replicas, deployment: test.deployment})).To(Equal(test.needed), name)
+		NewWithT(t).Expect(s.podsNeeded(&member{template: ownTemplate(s.fleet), replicas: test.replicas, deployment: test.deployment})).To(Equal(test.needed), name)
 	}
 	f := newFixture(t, 2, nil)
 	f.settle()

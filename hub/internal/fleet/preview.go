@@ -40,6 +40,9 @@ type Preview struct {
 // Member is a cluster of a fleet.
 type Member struct {
 	Cluster *v1alpha1.Cluster
+	// Kubelet is the version that the fleet wants there, and Override the name of the override from whose template the cluster's
+	// is merged; empty if it is spec.template as it is.
+	Kubelet, Override string
 	// Deployment is nil if there is none yet.
 	Deployment *v1alpha1.MachineDeployment
 	// Wave is the number of its wave, from 1; 0 if there are no waves because of a Problem.
@@ -85,6 +88,7 @@ func (m *Member) Problems() []string {
 // NewPreview reads all that the next step of fleet rests on. The spec of fleet need not be the one that is stored.
 func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
 	c := &Controller{Deps: Deps{Agents: &freeze.Agents{}}}
+	c.Client, _ = reader.(client.Client) // A dry run needs one.
 	s, err := c.observe(ctx, sources{reader, func() (client.Reader, error) { return reader, nil }}, fleet, now)
 	if err != nil {
 		return nil, err
@@ -110,13 +114,14 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 
 func (p *Preview) member(s *scope, d decision, m *member) Member {
 	result := Member{
-		Cluster: m.cluster, Deployment: m.deployment, Group: m.group, Phase: s.phase(m), Held: m.held,
+		Cluster: m.cluster, Kubelet: m.template.kubelet(), Override: m.template.override, Deployment: m.deployment,
+		Group: m.group, Phase: s.phase(m), Held: m.held,
 	}
 	result.Unhealthy = m.unhealthyIn(result.Phase)
 	for _, p := range m.blocked {
 		result.Blocked = append(result.Blocked, *p.exported())
 	}
-	if m.record != nil && m.record.Revision == s.revision {
+	if s.current(m) {
 		result.Since = m.record.planned().Since
 	}
 	result.Failure = s.failure(m).exported()
@@ -146,18 +151,18 @@ func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploy
 	if !Owns(fleet, deployment) {
 		return ""
 	}
-	return readRecord(deployment).template()
+	return fleetRevision(readRecord(deployment).template())
 }
 
-// PhaseOf reads how far a MachineDeployment of the fleet is with the template that the fleet has now.
+// PhaseOf reads how far a MachineDeployment of the fleet is with the revision that the fleet has now.
 func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Phase {
 	r := readRecord(deployment)
-	revision, err := revisionOf(&fleet.Spec.Template)
-	if r == nil || r.UID != fleet.UID || err != nil || r.Revision != revision {
+	revision, err := revisionOf(fleet)
+	if r == nil || r.UID != fleet.UID || err != nil || fleetRevision(r.Revision) != revision {
 		return plan.ToApply
 	}
 	return r.Phase
 }
 
-// Revision is that of the fleet's present template.
-func Revision(fleet *v1alpha1.MachineFleet) (string, error) { return revisionOf(&fleet.Spec.Template) }
+// Revision is that of the fleet's present templates.
+func Revision(fleet *v1alpha1.MachineFleet) (string, error) { return revisionOf(fleet) }

@@ -106,9 +106,15 @@ func (r *record) text() string {
 // revisionLength is how many digits of a hash a revision has.
 const revisionLength = 10
 
-// revisionOf is the revision of a template: a hash, so that the template of an earlier revision is that revision again, and
-// clusters that still have it are not begun a second time.
-func revisionOf(template *v1alpha1.MachineDeploymentTemplate) (string, error) {
+// revisionOf is the revision of a fleet's templates: a hash, so that the templates of an earlier revision are that revision
+// again, and clusters that still have it are not begun a second time. Without templates in overrides it is that of
+// spec.template alone.
+func revisionOf(fleet *v1alpha1.MachineFleet) (string, error) {
+	return hashOf(keptOf(fleet))
+}
+
+// hashOf is the hash of what a template is written as.
+func hashOf(template any) (string, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return "", fmt.Errorf("writing the template as text: %w", err)

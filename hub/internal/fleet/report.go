@@ -275,7 +275,7 @@ func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.Co
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonRollingBack
 		message += "clusters get back the template that they had before, as spec.rollbackPolicy says"
 	case slices.ContainsFunc(s.members, func(m *member) bool {
-		return m.record != nil && m.record.Revision == s.revision && m.record.template() != s.revision
+		return s.current(m) && m.record.template() != m.wanted(s)
 	}):
 		reason = v1alpha1.ReasonRolledBack
 		message += "change the template, or have it begun again with spec.retriedAt"

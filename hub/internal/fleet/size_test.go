@@ -40,14 +40,14 @@ func largeScope(t testing.TB, clusters int) *scope {
 	fleet.Spec.RolloutStrategy.Progressive.MaxFailures = intstr.FromInt(clusters)
 	s := &scope{fleet: fleet, now: now, selection: &selection{selector: labelset.Everything()}}
 	var err error
-	if s.revision, err = revisionOf(&fleet.Spec.Template); err != nil {
+	if s.revision, err = revisionOf(fleet); err != nil {
 		t.Fatal(err)
 	}
 	phases := []plan.Phase{plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.TimedOut}
 	for i := range clusters {
 		name := fmt.Sprintf("%s%04d", strings.Repeat("c", 59), i)
-		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, matches: true, selected: true}
-		content := newApplied(fleet, name, new(int32(3)))
+		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, matches: true, selected: true, template: ownTemplate(fleet)}
+		content := newApplied(fleet, &fleet.Spec.Template, name, new(int32(3)))
 		m.record = newRecord(fleet, plan.Record{Revision: s.revision, Phase: phases[i%len(phases)], Since: now}, "")
 		if m.deployment, err = content.create("f", m.record); err != nil {
 			t.Fatal(err)

@@ -22,9 +22,8 @@ type applied struct {
 	previous string
 }
 
-// newApplied is the fleet's template for one cluster. Without replicas, these are others'.
-func newApplied(fleet *v1alpha1.MachineFleet, cluster string, replicas *int32) *applied {
-	template := &fleet.Spec.Template
+// newApplied is a template of the fleet for one cluster. Without replicas, these are others'.
+func newApplied(fleet *v1alpha1.MachineFleet, template *v1alpha1.MachineDeploymentTemplate, cluster string, replicas *int32) *applied {
 	labels := map[string]string{}
 	maps.Copy(labels, template.Metadata.Labels)
 	labels[v1alpha1.MachineFleetNameLabel], labels[v1alpha1.ClusterNameLabel] = fleet.Name, cluster

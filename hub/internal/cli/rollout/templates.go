@@ -133,7 +133,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 		return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", number, s.name(), after, before)
 	}
 	err = s.change(ctx, func() {
-		s.fleet.Spec.Template = *chosen.Template
+		chosen.Restore(s.fleet)
 		if s.fleet.Spec.AbortedRevision == chosen.Revision {
 			s.fleet.Spec.AbortedRevision = "" // Whoever asks for it wants it.
 		}

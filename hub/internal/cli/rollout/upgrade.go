@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -170,6 +171,11 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dr
 			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, strings.Join(m.Problems(), "; "))
 		case m.Held != "":
 			s.hub.Note("%s waits: %s", m.Cluster.Name, m.Held)
+		}
+	}
+	for _, m := range p.Members {
+		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; m.Kubelet != version {
+			s.hub.Note("%s gets kubelet %s and not %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
 		}
 	}
 	for _, field := range p.Unused {

@@ -26,7 +26,7 @@ func printWaves(hub *cmdutil.Hub, p *fleet.Preview) error {
 			has = cmp.Or(m.Deployment.Spec.Template.Spec.Versions.Kubelet, "-")
 		}
 		cmdutil.AddRows(table, m.Problems(), m.Wave, cmp.Or(m.Group, "-"), m.Cluster.Name, has,
-			cmp.Or(p.Fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "-"), cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), begins(m))
+			cmp.Or(m.Kubelet, "-"), cmp.Or(m.Cluster.Status.KubernetesVersion, "-"), begins(m))
 	}
 	var empty []string
 	for i, wave := range p.Waves {

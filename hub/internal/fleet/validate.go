@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// validations remembers, by the hashes of merged templates, what the API server said of them. The zero value is ready for use.
+type validations struct {
+	mu  sync.Mutex
+	all map[types.UID]map[string]error
+}
+
+func (v *validations) get(fleet types.UID, hash string) (said error, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	said, known = v.all[fleet][hash]
+	return said, known
+}
+
+func (v *validations) set(fleet types.UID, hash string, said error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all == nil {
+		v.all = map[types.UID]map[string]error{}
+	}
+	if known := v.all[fleet]; known == nil || len(known) > 2*mostOverrides {
+		v.all[fleet] = map[string]error{}
+	}
+	v.all[fleet][hash] = said
+}
+
+// mostOverrides is how many a fleet may have.
+const mostOverrides = 64
+
+// validate has the API server look at the merged templates, which it has never seen as a whole, before any of them is applied.
+// It is asked once for each, and with a dry run.
+func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
+	known := map[string]bool{}
+	for _, m := range s.members {
+		t := m.template
+		if t.hash == "" || !m.selected || known[t.hash] || c.Client == nil {
+			continue
+		}
+		said, asked := c.validated.get(s.fleet.UID, t.hash)
+		if !asked {
+			var err error
+			if said, asked, err = c.askForValidation(ctx, s.fleet, m); err != nil {
+				return nil, fmt.Errorf("having the API server validate %s of machine fleet %s: %w", t.field, s.fleet.Name, err)
+			}
+		}
+		if !asked {
+			continue // Another cluster may say.
+		}
+		known[t.hash] = true
+		c.validated.set(s.fleet.UID, t.hash, said)
+		if said != nil {
+			return &problem{v1alpha1.ReasonInvalidFleet, t.refusal(said)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// askForValidation returns what the API server says of a member's template. It says nothing of it where nothing may be created.
+func (c *Controller) askForValidation(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member) (said error, asked bool, err error) {
+	wanted, err := newApplied(fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas).create(fleet.Name, &record{})
+	if err != nil {
+		return nil, false, err
+	}
+	err = c.Client.Create(ctx, wanted, client.DryRunAll, fieldOwner)
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err): // It is validated first.
+		return nil, true, nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return err, true, nil
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil, false, nil
+	}
+	return nil, false, err
+}
+
+// refusal says what the API server does not take, by its field in the spec of the fleet.
+func (t *template) refusal(said error) string {
+	var status apierrors.APIStatus
+	if errors.As(said, &status) {
+		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
+			return fmt.Sprintf("%s.%s: with spec.template it is no valid MachineDeployment: %s: correct or remove it", t.field, details.Causes[0].Field, details.Causes[0].Message)
+		}
+	}
+	return fmt.Sprintf("%s: with spec.template it is no valid MachineDeployment: %v: correct or remove it", t.field, said)
+}
