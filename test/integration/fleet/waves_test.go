@@ -2,17 +2,13 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,18 +22,10 @@ const (
 	pool   = localfleet.WorkersName
 )
 
-// record is what the hub stores of a cluster with its MachineDeployment.
-type record struct {
-	Revision, Phase string
-	Since           time.Time
-}
-
 var _ = Describe("The sample MachineFleet", Ordered, func() {
-	var canary, second, third *localfleet.Member
-	var workers *v1alpha1.MachineFleet
+	var canary, second, third, fourth *localfleet.Member
 	BeforeAll(func() {
-		canary, second, third = fleet.Members[0], fleet.Members[1], fleet.Members[2]
-		workers = &v1alpha1.MachineFleet{}
+		canary, second, third, fourth = fleet.Members[0], fleet.Members[1], fleet.Members[2], fleet.Members[3]
 	})
 
 	It("should adopt what each cluster has, the canary first", func(ctx SpecContext) {
@@ -48,154 +36,182 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		strict := client.WithFieldValidation(fleet.HubClient, metav1.FieldValidationStrict)
 		Expect(strict.Create(ctx, written)).To(Succeed())
 		Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(written), workers)).To(Succeed())
-		expectRolledOut(ctx, workers, "v1.36.2")
-		expectCanaryFirst(ctx, canary, second, third)
+		expectRolledOut(ctx, "v1.36.2")
+		expectCanaryFirst(ctx)
 	}, SpecTimeout(fleettest.Patience))
 
-	It("should move nothing further when the canary fails, and go back", func(ctx SpecContext) {
+	It("should move nothing further when the canary fails, and take the canary back", func(ctx SpecContext) {
 		before := workers.Spec.Template.DeepCopy()
-		edit(ctx, workers, func() {
+		edit(ctx, func() {
+			workers.Spec.RollbackPolicy = v1alpha1.RollbackFailed
 			workers.Spec.Template.Spec.ProgressDeadlineSeconds = new(int32(5))
 			workers.Spec.Template.Spec.Template.Spec.ProviderConfig.ValueRef.Name = "missing"
 		})
-		expectProgress(ctx, workers, v1alpha1.ReasonTooManyFailures)
-		Expect(workers.Status.Failures).To(ConsistOf(HaveField("Cluster", canary.Name)))
-		Expect(workers.Status.Clusters.Waiting).To(BeEquivalentTo(2))
-		for _, member := range []*localfleet.Member{second, third} {
+		expectProgress(ctx, v1alpha1.ReasonRolledBack)
+		Expect(workers.Status.Failures).To(ConsistOf(And(HaveField("Cluster", canary.Name), HaveField("Reason", v1alpha1.ReasonRolledBack))))
+		Expect(workers.Status.Clusters).To(And(HaveField("RolledBack", BeEquivalentTo(1)), HaveField("Waiting", BeEquivalentTo(3))))
+		for _, member := range fleet.Members {
 			Expect(deploymentOf(ctx, NewWithT(GinkgoT()), member).Spec.Template.Spec.ProviderConfig.ValueRef.Name).To(Equal("small"))
 			fleet.ExpectReady(ctx, member, pool, 1)
 		}
+		for _, member := range []*localfleet.Member{second, third, fourth} {
+			expectNoSet(ctx, member, HaveField("Spec.Template.Spec.ProviderConfig.ValueRef.Name", "missing"))
+		}
 
-		edit(ctx, workers, func() { workers.Spec.Template = *before })
-		expectRolledOut(ctx, workers, "v1.36.2")
+		edit(ctx, func() { workers.Spec.Template = *before })
+		expectRolledOut(ctx, "v1.36.2")
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should hold a cluster that is cut off, go on with the others of its wave, and let it catch up", func(ctx SpecContext) {
-		mend, err := fleet.Break(ctx, fleettest.Fault{Way: fleettest.Refuse, Part: fleettest.Agent}, third)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(mend)
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			cluster := &v1alpha1.Cluster{}
-			g.Expect(fleet.HubClient.Get(ctx, types.NamespacedName{Name: third.Name}, cluster)).To(Succeed())
-			g.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())
-		}).Should(Succeed(), "the hub notices that the agent is silent")
-		upgrade(ctx, workers, "v1.37.0")
-		expectKubelets(ctx, "v1.37.0", canary, second)
-		expectProgress(ctx, workers, v1alpha1.ReasonClustersHeld)
-		Expect(workers.Status.Message).To(ContainSubstring(third.Name))
-		held := deploymentOf(ctx, NewWithT(GinkgoT()), third)
-		Expect(held.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.36.2"), "nothing is begun where the hub hears nothing")
+	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", func(ctx SpecContext) {
+		thaw := freeze(ctx, fourth)
+		kubelet := upgrade(ctx)
+		mend := cutInMidWave(ctx, second)
+		before := machinesOf(ctx, second)
+		expectKubelets(ctx, kubelet, canary, third)
+		expectProgress(ctx, v1alpha1.ReasonClustersHeld)
+		Expect(workers.Status.Message).To(And(ContainSubstring(second.Name), ContainSubstring(fourth.Name)))
+		g := NewWithT(GinkgoT())
+		Expect(recordOf(ctx, g, second)).To(And(HaveField("Phase", "Progressing"), HaveField("Held", true)), "it keeps its place")
+		Expect(machinesOf(ctx, second)).To(Equal(before), "nothing comes or goes where the agent is silent")
+		Expect(recordOf(ctx, g, fourth).Revision).NotTo(Equal(workers.Status.Revision), "nothing is begun where it is frozen")
+		Expect(machinesOf(ctx, fourth)).To(HaveEach(HaveSuffix("v1.36.2")))
 
 		Expect(mend(ctx)).To(Succeed())
-		expectRolledOut(ctx, workers, "v1.37.0")
+		Expect(thaw(ctx)).To(Succeed())
+		expectRolledOut(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
 	It("should go on where it was when the hub is killed in the soak and in mid-wave", func(ctx SpecContext) {
-		upgrade(ctx, workers, "v1.37.1")
-		Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(recordOf(ctx, g, canary).Phase).To(Equal("Soaking")) }).
-			WithPolling(20 * time.Millisecond).Should(Succeed())
-		killHub(ctx)
+		kubelet := upgrade(ctx)
+		expectPhase(ctx, canary, "Soaking")
 		soaking := recordOf(ctx, NewWithT(GinkgoT()), canary)
-		Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(recordOf(ctx, g, second).Phase).To(Equal("Progressing")) }).
-			WithPolling(20 * time.Millisecond).Should(Succeed())
+		killHub(ctx)
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			now := recordOf(ctx, g, canary)
+			if now.Phase == "Soaking" && !now.Since.Equal(soaking.Since) {
+				StopTrying("the soak began anew").Attach("before", soaking).Attach("now", now).Now()
+			}
+			g.Expect(recordOf(ctx, g, second)).To(And(HaveField("Phase", "Progressing"), HaveField("Revision", workers.Status.Revision)))
+		}).WithPolling(glance).Should(Succeed())
 		ended := recordOf(ctx, NewWithT(GinkgoT()), canary)
 		Expect(ended.Phase).To(Equal("Succeeded"))
-		if soaking.Phase == "Soaking" {
-			Expect(ended.Since.Sub(soaking.Since)).To(BeNumerically(">=", soak(workers)), "the soak is no shorter for the restart")
-		}
+		Expect(ended.Since.Sub(soaking.Since)).To(BeNumerically(">=", soak()), "the soak is no shorter for the restart")
 		killHub(ctx)
-		expectRolledOut(ctx, workers, "v1.37.1")
-		expectCanaryFirst(ctx, canary, second, third)
+		expectRolledOut(ctx, kubelet)
+		expectCanaryFirst(ctx)
+	}, SpecTimeout(2*fleettest.Patience))
+
+	DescribeTable("should go on where it was when the hub is killed", fleettest.Long, func(ctx SpecContext, kill func(ctx SpecContext) (kubelet string)) {
+		expectRolledOut(ctx, kill(ctx))
+		expectCanaryFirst(ctx)
+	},
+		Entry("before it begins", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
+			killed := fleet.HubProcess
+			Expect(killed.Signal(syscall.SIGKILL)).To(Succeed())
+			<-killed.Done()
+			kubelet := upgrade(ctx)
+			Expect(fleet.StartHubProcess(ctx)).To(Succeed())
+			return kubelet
+		}),
+		Entry("when the canary is in progress", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
+			kubelet := upgrade(ctx)
+			expectPhase(ctx, canary, "Progressing")
+			killHub(ctx)
+			return kubelet
+		}),
+		Entry("between two waves, which wait for approval", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
+			before := workers.Spec.DeepCopy()
+			edit(ctx, func() {
+				workers.Spec.Groups = append(workers.Spec.Groups, v1alpha1.MachineFleetGroup{
+					Name: "production", Approval: v1alpha1.GroupApprovalRequired,
+					ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{localfleet.StageLabel: localfleet.StageProduction}},
+				})
+			})
+			DeferCleanup(func(ctx SpecContext) {
+				edit(ctx, func() { workers.Spec.Groups, workers.Spec.Approvals = before.Groups, nil })
+			})
+			kubelet := upgrade(ctx)
+			expectProgress(ctx, v1alpha1.ReasonAwaitingApproval)
+			killHub(ctx)
+			// The hub has heard all agents again when it puts right what is edited in each cluster.
+			for _, member := range []*localfleet.Member{second, third, fourth} {
+				expectCorrected(ctx, member)
+			}
+			Expect(begun(ctx)).To(Equal(1), "only the canary has been begun")
+			edit(ctx, func() {
+				workers.Spec.Approvals = []v1alpha1.MachineFleetApproval{{Group: "production", Revision: workers.Status.Revision}}
+			})
+			return kubelet
+		}),
+	)
+
+	It("should go on without a cluster that is frozen in mid-wave if the policy is Skip", fleettest.Long, func(ctx SpecContext) {
+		oneAtATime(ctx, v1alpha1.UnreachableSkip)
+		kubelet := upgrade(ctx)
+		expectPhase(ctx, second, "Progressing")
+		thaw := freeze(ctx, second)
+		expectKubelets(ctx, kubelet, canary, third, fourth)
+		expectProgress(ctx, v1alpha1.ReasonClustersHeld)
+		Expect(recordOf(ctx, NewWithT(GinkgoT()), second)).To(And(HaveField("Phase", "Progressing"), HaveField("Held", true)),
+			"what a frozen cluster reports does not count")
+		Expect(thaw(ctx)).To(Succeed())
+		expectRolledOut(ctx, kubelet)
+	}, SpecTimeout(2*fleettest.Patience))
+
+	It("should begin nothing further while a cluster of the wave is cut off if the policy is Fail", fleettest.Long, func(ctx SpecContext) {
+		oneAtATime(ctx, v1alpha1.UnreachableFail)
+		kubelet := upgrade(ctx)
+		mend := cutInMidWave(ctx, second)
+		expectProgress(ctx, v1alpha1.ReasonTooManyFailures)
+		Expect(workers.Status.Failures).To(ConsistOf(And(HaveField("Cluster", second.Name), HaveField("Reason", v1alpha1.ReasonClusterUnreachable))))
+		Expect(begun(ctx)).To(Equal(2), "the canary and the one that is cut off")
+		Expect(mend(ctx)).To(Succeed())
+		expectRolledOut(ctx, kubelet)
+	}, SpecTimeout(2*fleettest.Patience))
+
+	It("should take in a cluster that joins in mid-rollout, and leave one alone that leaves", fleettest.Long, func(ctx SpecContext) {
+		oneAtATime(ctx, v1alpha1.UnreachableHold)
+		setStage(ctx, fourth, "")
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
+			g.Expect(workers.Status.Clusters.Selected).To(BeEquivalentTo(3))
+		}).Should(Succeed())
+		old, stays := workers.Spec.Template.Spec.Template.Spec.Versions.Kubelet, machinesOf(ctx, third)
+		kubelet := upgrade(ctx)
+		expectPhase(ctx, second, "Progressing")
+		setStage(ctx, third, "")
+		setStage(ctx, fourth, localfleet.StageProduction)
+		expectKubelets(ctx, kubelet, canary, second, fourth)
+		expectProgress(ctx, v1alpha1.ReasonRolloutComplete)
+		Expect(machinesOf(ctx, third)).To(Equal(stays), "it left before its turn")
+		expectKubelets(ctx, old, third)
+		setStage(ctx, third, localfleet.StageProduction)
+		expectRolledOut(ctx, kubelet)
+		expectCanaryFirst(ctx)
+	}, SpecTimeout(2*fleettest.Patience))
+
+	It("should begin with the canary again when the template changes in mid-rollout", fleettest.Long, func(ctx SpecContext) {
+		oneAtATime(ctx, v1alpha1.UnreachableHold)
+		dropped := upgrade(ctx)
+		expectPhase(ctx, second, "Progressing")
+		kubelet := upgrade(ctx)
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			progressing := 0
+			records := recordsOf(ctx, g)
+			for _, r := range records {
+				if r.Phase == "Progressing" {
+					progressing++
+				}
+			}
+			if progressing > 1 {
+				StopTrying("more clusters than maxConcurrency are in progress").Attach("records", records).Now()
+			}
+			g.Expect(records).To(HaveKeyWithValue(fourth.Name, HaveField("Phase", "Progressing")))
+		}).WithPolling(glance).Should(Succeed(), "the last cluster is begun")
+		expectRolledOut(ctx, kubelet)
+		expectCanaryFirst(ctx)
+		for _, member := range []*localfleet.Member{third, fourth} {
+			expectNoSet(ctx, member, HaveField("Spec.Template.Spec.Versions.Kubelet", dropped))
+		}
 	}, SpecTimeout(2*fleettest.Patience))
 })
-
-// soak is what the fleet's strategy says.
-func soak(workers *v1alpha1.MachineFleet) time.Duration {
-	return workers.Spec.RolloutStrategy.Progressive.MinSuccessTime.Duration
-}
-
-// killHub kills the hub, and starts it again.
-func killHub(ctx context.Context) {
-	GinkgoHelper()
-	killed := fleet.HubProcess
-	Expect(killed.Signal(syscall.SIGKILL)).To(Succeed())
-	<-killed.Done()
-	Expect(fleet.StartHubProcess(ctx)).To(Succeed())
-}
-
-// edit changes the fleet as it is now.
-func edit(ctx context.Context, workers *v1alpha1.MachineFleet, change func()) {
-	GinkgoHelper()
-	before := workers.DeepCopy()
-	change()
-	Expect(fleet.HubClient.Patch(ctx, workers, client.MergeFrom(before))).To(Succeed())
-}
-
-func upgrade(ctx context.Context, workers *v1alpha1.MachineFleet, kubelet string) {
-	GinkgoHelper()
-	edit(ctx, workers, func() { workers.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet })
-}
-
-// expectProgress waits until the hub gives that reason for the fleet's present spec.
-func expectProgress(ctx context.Context, workers *v1alpha1.MachineFleet, reason string) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega, ctx context.Context) {
-		g.Expect(fleet.SuperviseHub(ctx)).To(Succeed())
-		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
-		g.Expect(workers.Status.ObservedGeneration).To(Equal(workers.Generation))
-		g.Expect(meta.FindStatusCondition(workers.Status.Conditions, v1alpha1.ProgressingCondition)).
-			To(HaveValue(HaveField("Reason", reason)), workers.Status.Message)
-	}).Should(Succeed())
-}
-
-// expectRolledOut waits until the fleet is Ready, and all Nodes of all clusters have that kubelet.
-func expectRolledOut(ctx context.Context, workers *v1alpha1.MachineFleet, kubelet string) {
-	GinkgoHelper()
-	expectProgress(ctx, workers, v1alpha1.ReasonRolloutComplete)
-	Eventually(ctx, func(g Gomega, ctx context.Context) {
-		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
-		g.Expect(meta.FindStatusCondition(workers.Status.Conditions, v1alpha1.ReadyCondition)).To(
-			HaveValue(HaveField("Status", metav1.ConditionTrue)), workers.Status.Message)
-		g.Expect(workers.Status.Clusters.Updated).To(BeEquivalentTo(len(fleet.Members)))
-	}).Should(Succeed())
-	expectKubelets(ctx, kubelet, fleet.Members...)
-}
-
-// expectKubelets waits until each cluster has one Node, with that kubelet.
-func expectKubelets(ctx context.Context, kubelet string, members ...*localfleet.Member) {
-	GinkgoHelper()
-	for _, member := range members {
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			nodes := fleettest.NodesOf(ctx, g, member, pool)
-			g.Expect(nodes).To(HaveLen(1))
-			g.Expect(nodes[0].Status.NodeInfo.KubeletVersion).To(Equal(kubelet))
-			g.Expect(fleettest.NodeReady(nodes[0])).To(BeTrue())
-		}).Should(Succeed(), member.Name)
-	}
-}
-
-// expectCanaryFirst compares when the canary had succeeded with when the others got their new Machines.
-func expectCanaryFirst(ctx context.Context, canary *localfleet.Member, others ...*localfleet.Member) {
-	GinkgoHelper()
-	g := NewWithT(GinkgoT())
-	proven := recordOf(ctx, g, canary)
-	Expect(proven.Phase).To(Equal("Succeeded"))
-	for _, member := range others {
-		Expect(recordOf(ctx, g, member).Revision).To(Equal(proven.Revision))
-		for _, machine := range fleet.MachinesOf(ctx, g, member, pool) {
-			Expect(machine.CreationTimestamp.Time).To(BeTemporally(">=", proven.Since.Truncate(time.Second)), member.Name)
-		}
-	}
-}
-
-func deploymentOf(ctx context.Context, g Gomega, member *localfleet.Member) *v1alpha1.MachineDeployment {
-	deployment := &v1alpha1.MachineDeployment{}
-	g.Expect(fleet.HubClient.Get(ctx, types.NamespacedName{Namespace: member.Name, Name: pool}, deployment)).To(Succeed())
-	return deployment
-}
-
-func recordOf(ctx context.Context, g Gomega, member *localfleet.Member) (r record) {
-	text := deploymentOf(ctx, g, member).Annotations[v1alpha1.FleetRecordAnnotation]
-	g.Expect(json.Unmarshal([]byte(text), &r)).To(Succeed(), "%s: %q", member.Name, text)
-	return r
-}
