@@ -85,7 +85,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -143,6 +143,10 @@ images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcl
 .PHONY: images-load
 images-load: ## Load what "make images" has written into the kind cluster KIND=kind. ONLY=hub,agent loads some of them.
 	@cd hack/release && go run ./images load --kind '$(KIND)' --from "$(CURDIR)/$(BIN)/images" --only '$(ONLY)'
+
+.PHONY: charts
+charts: ## Package the charts of hub and agent into bin/charts, for the images of the same version.
+	@cd hack/release && go run ./charts --from "$(CURDIR)/charts" --out "$(CURDIR)/$(BIN)/charts" --version '$(VERSION)'
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the deep-copy functions of the API types.

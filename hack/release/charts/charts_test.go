@@ -1,5 +1,4 @@
-// Package charts tests the Helm charts of hub and agent: what they render, and what they refuse.
-package charts
+package main
 
 import (
 	"bufio"
@@ -33,16 +32,22 @@ import (
 
 const root = "../../.."
 
-// one is a chart, with the namespace that it is installed in and the values that it cannot do without.
-type one struct{ name, namespace, needs string }
+// one is a chart, with the namespace that it is installed in and the values that it cannot do without. It is that of the
+// repository, unless the path of a package is given.
+type one struct{ name, namespace, needs, packed string }
 
 var (
-	hubChart   = one{"hub", "hollowfleet-system", ""}
-	agentChart = one{"agent", "hollowfleet", "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap"}
+	hubChart   = one{"hub", "hollowfleet-system", "", ""}
+	agentChart = one{"agent", "hollowfleet", "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap", ""}
 	both       = []one{hubChart, agentChart}
 )
 
-func (o one) path() string { return filepath.Join(root, "charts", o.name) }
+func (o one) path() string {
+	if o.packed != "" {
+		return o.packed
+	}
+	return filepath.Join(root, "charts", o.name)
+}
 
 func (o one) load(t *testing.T) *chart.Chart {
 	t.Helper()

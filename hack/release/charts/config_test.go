@@ -1,4 +1,4 @@
-package charts
+package main
 
 import (
 	"path/filepath"
@@ -54,7 +54,10 @@ func chosen(objects []client.Object) map[string]client.Object {
 	return all
 }
 
-const keep = "helm.sh/resource-policy"
+const (
+	keep  = "helm.sh/resource-policy"
+	stale = "make manifests copies config to the charts"
+)
 
 // Kinds, policies and rights are those of config, which hub install applies and all other tests run with. Kinds and policies
 // stay when the release is uninstalled, and rights go.
@@ -79,10 +82,10 @@ func TestHubHasWhatConfigHas(t *testing.T) {
 			annotations = nil
 		}
 		object.SetAnnotations(annotations)
-		g.Expect(object).To(Equal(want[name]), name)
+		g.Expect(object).To(Equal(want[name]), "%s: %s", name, stale)
 		delete(want, name)
 	}
-	g.Expect(want).To(BeEmpty(), "what the chart lacks")
+	g.Expect(want).To(BeEmpty(), "what the chart lacks: "+stale)
 	g.Expect(kept).To(BeNumerically(">=", 6+2*5))
 
 	_, has := chosen(hubChart.objects(t, ""))["*v1.ClusterRole /hollowfleet-autoscaler"]
@@ -96,5 +99,5 @@ func TestHubHasWhatConfigHas(t *testing.T) {
 }
 
 func TestAgentHasWhatConfigHas(t *testing.T) {
-	NewWithT(t).Expect(chosen(agentChart.objects(t, ""))).To(Equal(configured(t, "rbac/agent-workload/*.yaml")))
+	NewWithT(t).Expect(chosen(agentChart.objects(t, ""))).To(Equal(configured(t, "rbac/agent-workload/*.yaml")), stale)
 }

@@ -1,4 +1,4 @@
-package charts
+package main
 
 import (
 	"fmt"
@@ -262,7 +262,7 @@ func TestAgentsClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			objects := one{"agent", "n1", agentChart.needs}.objects(t, test.set)
+			objects := one{name: "agent", namespace: "n1", needs: agentChart.needs}.objects(t, test.set)
 			args := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0].Args
 			g.Expect(args).To(ContainElements(test.args))
 			for _, absent := range test.absent {

@@ -1,4 +1,4 @@
-package charts
+package main
 
 import (
 	"testing"
@@ -45,13 +45,13 @@ func TestRefusedValues(t *testing.T) {
 		{hubChart, "heartbeat.graceSeconds=15", "heartbeat.graceSeconds: want at least twice heartbeat.periodSeconds, 20, got 15"},
 		{hubChart, "safety.down=3", "safety.down: want at most safety.up, 2, got 3"},
 		{hubChart, "podDisruptionBudget.minAvailable=2", "podDisruptionBudget.minAvailable: want less than replicas, 2, got 2"},
-		{one{"hub", "default", ""}, "", "install with --namespace hollowfleet-system --create-namespace"},
-		{one{"agent", "hollowfleet", ""}, "", "at '/clusterName': minLength: got 0, want 1"},
-		{one{"agent", "hollowfleet", "clusterName=c1"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
+		{one{name: "hub", namespace: "default"}, "", "install with --namespace hollowfleet-system --create-namespace"},
+		{one{name: "agent", namespace: "hollowfleet"}, "", "at '/clusterName': minLength: got 0, want 1"},
+		{one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
 		{agentChart, "clusterName=C_1", "at '/clusterName': 'C_1' does not match pattern"},
 		{agentChart, "hub.bootstrapKubeconfig=clusters: []", "at '/hub/bootstrapKubeconfigSecret': maxLength: got 9, want 0"},
 		{agentChart, "hub.kubeconfigSecret=ready", "at '/hub/kubeconfigSecret': maxLength: got 5, want 0"},
-		{one{"agent", "hollowfleet", "clusterName=c1"}, "hub.bootstrapKubeconfig=c1.bootstrap.kubeconfig", "at '/hub/bootstrapKubeconfig': 'c1.bootstrap.kubeconfig' does not match pattern"},
+		{one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1"}, "hub.bootstrapKubeconfig=c1.bootstrap.kubeconfig", "at '/hub/bootstrapKubeconfig': 'c1.bootstrap.kubeconfig' does not match pattern"},
 		{agentChart, "hub.certificateLifetime=7d", "at '/hub/certificateLifetime': '7d' does not match pattern"},
 		{agentChart, "target.serverURL=http://target", "at '/target/serverURL': 'http://target' does not match pattern"},
 		{agentChart, "target.kubeconfigSecret=t,host.inCluster=true,host.kubeconfigSecret=h", "at '/host/kubeconfigSecret': maxLength: got 1, want 0"},
