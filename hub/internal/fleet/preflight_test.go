@@ -113,15 +113,15 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 		deployment *v1alpha1.MachineDeployment
 		needed     int
 	}{
-		"a new one":                        {rolling("50%"), new(int32(4)), nil, 4},
-		"a new one without a number":       {rolling("50%"), nil, nil, 1},
-		"surge":                            {rolling("50%"), new(int32(5)), deployment(5, 5), 3},
-		"surge of the cluster's own":       {rolling("50%"), nil, deployment(7, 7), 4},
-		"machines that are still to come":  {rolling("1"), new(int32(5)), deployment(5, 3), 3},
-		"machines that are still to go":    {rolling("1"), new(int32(5)), deployment(5, 9), 0},
-		"another number than it has":       {rolling("1"), new(int32(9)), deployment(5, 5), 5},
-		"in place":                         {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace}, new(int32(5)), deployment(5, 5), 0},
-		"one after the other has vanished": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}, new(int32(5)), deployment(5, 5), 0},
+		"a new one":                       {rolling("50%"), new(int32(4)), nil, 4},
+		"a new one without a number":      {rolling("50%"), nil, nil, 1},
+		"surge":                           {rolling("50%"), new(int32(5)), deployment(5, 5), 3},
+		"surge of the cluster's own":      {rolling("50%"), nil, deployment(7, 7), 4},
+		"machines that are still to come": {rolling("1"), new(int32(5)), deployment(5, 3), 3},
+		"machines that are still to go":   {rolling("1"), new(int32(5)), deployment(5, 9), 0},
+		"another number than it has":      {rolling("1"), new(int32(9)), deployment(5, 5), 5},
+		"in place":                        {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace}, new(int32(5)), deployment(5, 5), 0},
+		"recreated":                       {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.Recreate}, new(int32(5)), deployment(5, 5), 0},
 	} {
 		s := &scope{fleet: &v1alpha1.MachineFleet{}}
 		s.fleet.Spec.Template.Spec.Strategy = test.strategy
