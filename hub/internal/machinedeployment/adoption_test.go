@@ -1,7 +1,9 @@
 package machinedeployment
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,11 +46,18 @@ func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
 	f.Expect(same.Labels).To(HaveKeyWithValue(v1alpha1.AutoscalerDeploymentNameLabel, "pool"))
 }
 
+// aware has the garbage collector started again, once. It looks only every 30 seconds which kinds there are, and this
+// package's were installed after its start.
+var aware = sync.OnceValue(func() error {
+	return environment.Cluster.Component(context.Background(), "kill", "kube-controller-manager")
+})
+
 // recreate deletes the deployment without its sets, as kubectl delete --cascade=orphan does, and makes another one of the
 // same name.
 func (f *fixture) recreate(change func(*v1alpha1.MachineDeployment)) {
 	f.t.Helper()
 	f.refresh()
+	f.Expect(aware()).To(Succeed())
 	f.Expect(f.direct.Delete(f.t.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	f.Eventually(func() bool {
 		return apierrors.IsNotFound(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
