@@ -359,17 +359,25 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 	return cluster
 }
 
-// failing is the condition by which the MachineDeployment says that it cannot go on; nil if it does not say so.
+// failing is the condition by which the MachineDeployment says that it cannot go on, or has more unhealthy Machines than it may
+// replace: the newest of them, because an old one may be about an earlier template. It is nil if it says no such thing.
 func (m *member) failing() *metav1.Condition {
 	if m.deployment == nil {
 		return nil
 	}
-	list := m.deployment.Status.Conditions
-	if progress := meta.FindStatusCondition(list, v1alpha1.ProgressingCondition); progress != nil && progress.Status == metav1.ConditionFalse {
-		return progress
+	var latest *metav1.Condition
+	for _, says := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+	}{
+		{v1alpha1.ProgressingCondition, metav1.ConditionFalse},
+		{v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse},
+		{v1alpha1.StalledCondition, metav1.ConditionTrue},
+	} {
+		found := meta.FindStatusCondition(m.deployment.Status.Conditions, says.kind)
+		if found != nil && found.Status == says.status && (latest == nil || latest.LastTransitionTime.Before(&found.LastTransitionTime)) {
+			latest = found
+		}
 	}
-	if stalled := meta.FindStatusCondition(list, v1alpha1.StalledCondition); stalled != nil && stalled.Status == metav1.ConditionTrue {
-		return stalled
-	}
-	return nil
+	return latest
 }

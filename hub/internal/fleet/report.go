@@ -27,11 +27,12 @@ const (
 
 // summary is the fleet's clusters by what the status says of them.
 type summary struct {
-	counts              v1alpha1.MachineFleetClusters
-	failures            []v1alpha1.MachineFleetFailure
-	failed              []string
-	rolledBack          []string
-	held, blocked, down []string
+	counts   v1alpha1.MachineFleetClusters
+	failures []v1alpha1.MachineFleetFailure
+	failed   []string
+	// rollingBack are being given what they had before, and rolledBack have it.
+	rollingBack, rolledBack []string
+	held, blocked, down     []string
 	// unhealthy are those for which a condition of spec.healthConditions does not hold.
 	unhealthy []string
 	// whyBlocked and whyUnhealthy are of the first of them.
@@ -132,7 +133,7 @@ func (sum *summary) count(cluster string, phase plan.Phase) {
 		sum.failed = append(sum.failed, cluster)
 	case plan.RollingBack:
 		sum.counts.RollingBack++
-		sum.rolledBack = append(sum.rolledBack, cluster)
+		sum.rollingBack = append(sum.rollingBack, cluster)
 	case plan.RolledBack:
 		sum.counts.RolledBack++
 		sum.rolledBack = append(sum.rolledBack, cluster)
@@ -324,7 +325,7 @@ func (s *scope) standing(d decision, sum summary) string {
 		names []string
 		why   string // of the first
 	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
-		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolled back", sum.rolledBack, ""},
+		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolling back", sum.rollingBack, ""}, {"rolled back", sum.rolledBack, ""},
 		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to go back to", d.plan.NotRolledBack, ""}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))

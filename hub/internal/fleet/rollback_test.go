@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +67,7 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 	f.Expect(after.Spec).To(Equal(before.Spec))
 	f.Expect(f.progress()).To(Equal("True RollingBack"))
 	f.Expect(f.fleet.Status.Clusters.RollingBack).To(BeEquivalentTo(1))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring("rolling back: " + f.clusters[0].Name))
 
 	f.restart()
 	f.after(time.Hour)
@@ -160,6 +162,40 @@ func TestARetryHasItsTime(t *testing.T) {
 	f.says(false, 0)
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
+}
+
+// A MachineDeployment that has more unhealthy Machines than it may replace is not well, however many are available.
+func TestTooManyUnhealthyMachinesAreAFailure(t *testing.T) {
+	f := newFixture(t, 3, inSteps(1, time.Hour))
+	f.settle()
+	unhealthy := func(status metav1.ConditionStatus) {
+		d := f.deployment(0)
+		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.RemediationAllowedCondition, Status: status, Reason: v1alpha1.ReasonTooManyUnhealthy, Message: "2 of 3 machines unhealthy",
+			LastTransitionTime: metav1.NewTime(f.clock.Now()),
+		})
+		f.Expect(f.direct.Status().Update(t.Context(), d)).To(Succeed())
+	}
+	unhealthy(metav1.ConditionFalse)
+	f.after(time.Minute)
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.after(29 * time.Minute)
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0"), "that was so before, and may be over with the new template")
+	unhealthy(metav1.ConditionTrue)
+	f.reconcile()
+	f.Expect(f.phases()).To(HavePrefix("Soaking v1.37.0"))
+	f.after(time.Minute)
+	unhealthy(metav1.ConditionFalse)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Failed v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "in the soak it counts at once")
+	f.Expect(f.status().Failures[0].Message).To(ContainSubstring("2 of 3 machines unhealthy"))
+	f.retry()
+	f.after(30*time.Minute - 1)
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0"))
+	f.after(1)
+	f.Expect(f.phases()).To(HavePrefix("Failed v1.37.0"), "after progressDeadlineSeconds it counts also where it was so before")
 }
 
 // A fleet that goes back to the template that clusters were rolled back to begins it in none of them.

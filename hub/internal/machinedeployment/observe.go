@@ -63,6 +63,8 @@ type members struct {
 	facts []plan.Machine
 	// failed are those that have failed and are not being deleted.
 	failed []machinestate.Failure
+	// otherKubelet names those whose Node reports another kubelet version than they ask for.
+	otherKubelet []string
 }
 
 // related are what there is beside a deployment and its Machines. A cluster that is not there is nil.
@@ -246,6 +248,9 @@ func (s *scope) add(machine *v1alpha1.Machine) {
 	s.counts.Add(state)
 	if state.Failed && !state.Deleting {
 		owner.failed = append(owner.failed, machinestate.Failure{Machine: machine.Name, Reason: machine.Status.ErrorReason, Message: machine.Status.ErrorMessage})
+	}
+	if !state.Deleting && state.Update == "" && machinestate.OtherKubelet(machine) != "" {
+		owner.otherKubelet = append(owner.otherKubelet, machine.Name)
 	}
 	owner.facts = append(owner.facts, plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,

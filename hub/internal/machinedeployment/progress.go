@@ -152,6 +152,9 @@ func standing(s *scope) string {
 		return text
 	}
 	text += failures(s.machines[s.current.UID].failed)
+	if other := s.machines[s.current.UID].otherKubelet; len(other) > 0 {
+		text += "; the Node reports another kubelet version than was asked for: " + reconciler.ListFew(slices.Sorted(slices.Values(other)))
+	}
 	var failed []string
 	for _, machine := range s.machines[s.current.UID].facts {
 		if machine.Update == v1alpha1.ReasonUpdateFailed && !machine.Deleting {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +22,7 @@ import (
 type State struct {
 	// Ready: its Ready condition is True. A Machine whose agent fell silent keeps what was last known.
 	Ready bool
-	// Available: Ready for at least minReadySeconds by the clock, and not being deleted.
+	// Available: Ready for at least minReadySeconds by the clock, with the kubelet that was asked for, and not being deleted.
 	Available bool
 	// AvailableIn is the time until a Ready Machine becomes available; 0 if it is, or is not Ready.
 	AvailableIn time.Duration
@@ -60,7 +61,7 @@ func Of(machine *v1alpha1.Machine, minReady time.Duration, clock Clock) State {
 		return state
 	}
 	state.Ready = true
-	if state.Deleting || state.Update != "" {
+	if state.Deleting || state.Update != "" || OtherKubelet(machine) != "" {
 		return state
 	}
 	if ready.LastTransitionTime.After(since) {
@@ -71,6 +72,20 @@ func Of(machine *v1alpha1.Machine, minReady time.Duration, clock Clock) State {
 	}
 	state.Available = state.AvailableIn == 0
 	return state
+}
+
+// OtherKubelet is the version that the Node reports, if it is another than the Machine asks for; empty if it is that, or one of
+// the two is not known.
+func OtherKubelet(machine *v1alpha1.Machine) string {
+	want := machine.Spec.Versions.Kubelet
+	if want == "" || machine.Status.Versions == nil {
+		return ""
+	}
+	has := machine.Status.Versions.Kubelet
+	if strings.TrimPrefix(has, "v") == strings.TrimPrefix(want, "v") {
+		return ""
+	}
+	return has
 }
 
 // update says where the update in place of machine stands, and since when it is over. Only what the agent says

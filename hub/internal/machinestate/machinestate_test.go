@@ -45,10 +45,19 @@ func TestOf(t *testing.T) {
 	odd.Annotations = map[string]string{v1alpha1.DeletionPriorityAnnotation: "soon"}
 	requested := machine(metav1.ConditionTrue, time.Hour)
 	requested.Labels = map[string]string{v1alpha1.UpdateInPlaceLabel: "true"}
+	kubelet := func(asked, reported string) *v1alpha1.Machine {
+		m := machine(metav1.ConditionTrue, time.Hour)
+		m.Spec.Versions.Kubelet, m.Status.Versions = asked, &v1alpha1.ObservedVersions{Kubelet: reported}
+		return m
+	}
 	tests := map[string]struct {
 		machine *v1alpha1.Machine
 		want    State
 	}{
+		"another kubelet":        {kubelet("v1.37.0", "v1.36.2"), State{Ready: true}},
+		"the kubelet asked for":  {kubelet("1.37.0", "v1.37.0"), State{Ready: true, Available: true}},
+		"any kubelet":            {kubelet("", "v1.37.0"), State{Ready: true, Available: true}},
+		"no kubelet is reported": {kubelet("v1.37.0", ""), State{Ready: true, Available: true}},
 		"new":                    {&v1alpha1.Machine{}, State{}},
 		"not ready":              {machine(metav1.ConditionFalse, time.Hour), State{}},
 		"unknown":                {machine(metav1.ConditionUnknown, time.Hour), State{}},
