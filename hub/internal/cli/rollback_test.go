@@ -53,7 +53,7 @@ func TestARolloutOfAFleetIsAborted(t *testing.T) {
 	history := f.succeeds("rollout history machinefleet NAME")
 	f.Expect(history).To(MatchRegexp(`1 +2 +v1.36.2`), "both clusters have the earlier template")
 
-	f.Expect(f.succeeds("rollout undo fleet/NAME --allow-downgrade")).To(ContainSubstring("rolled back to revision 1"))
+	f.Expect(f.succeeds("rollout undo fleet/NAME")).To(ContainSubstring("rolled back to revision 1"), "no cluster has a newer kubelet any more")
 	f.reconcile()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
 	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")

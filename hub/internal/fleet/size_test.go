@@ -43,12 +43,13 @@ func largeScope(t testing.TB, clusters int) *scope {
 	if s.revision, err = revisionOf(fleet); err != nil {
 		t.Fatal(err)
 	}
-	phases := []plan.Phase{plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.TimedOut}
+	phases := []plan.Phase{plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded, plan.Failed, plan.TimedOut, plan.RollingBack, plan.RolledBack, plan.RollbackFailed}
 	for i := range clusters {
 		name := fmt.Sprintf("%s%04d", strings.Repeat("c", 59), i)
 		m := &member{cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, matches: true, selected: true, template: ownTemplate(fleet)}
 		content := newApplied(fleet, &fleet.Spec.Template, name, new(int32(3)))
-		m.record = newRecord(fleet, plan.Record{Revision: s.revision, Phase: phases[i%len(phases)], Since: now}, "")
+		m.record = newRecord(fleet, plan.Record{Revision: s.revision, Phase: phases[i%len(phases)], Since: now, Previous: "before"}, "")
+		m.record.Cause = strings.Repeat("failed at length; ", 256)
 		if m.deployment, err = content.create("f", m.record); err != nil {
 			t.Fatal(err)
 		}

@@ -128,9 +128,8 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 		s.printf("has the template of revision %d already", number)
 		return nil
 	}
-	before, after := *s.kubelet(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
-	if older(after, before) && !s.fleet.Spec.AllowDowngrade && !allowDowngrade {
-		return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", number, s.name(), after, before)
+	if err := s.refuseDowngrade(ctx, chosen, allowDowngrade); err != nil {
+		return err
 	}
 	err = s.change(ctx, func() {
 		chosen.Restore(s.fleet)
@@ -147,6 +146,25 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 		s.hub.Note("It is paused: nothing is changed until kubectl hollow rollout resume %s", s.arguments())
 	}
 	return nil
+}
+
+// refuseDowngrade refuses a template with an older kubelet that the hub would not roll out. It does where clusters have that
+// already, because they were rolled back.
+func (s *subject) refuseDowngrade(ctx context.Context, chosen fleet.Template, allowed bool) error {
+	before, after := *s.kubelet(), chosen.Template.Spec.Template.Spec.Versions.Kubelet
+	if allowed || s.fleet.Spec.AllowDowngrade || !older(after, before) {
+		return nil
+	}
+	wanted := s.fleet.DeepCopy()
+	wanted.Spec.Template = *chosen.Template
+	preview, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
+	if err != nil {
+		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
+	}
+	if preview.Problem == nil {
+		return nil
+	}
+	return cmdutil.Refusal("revision %d of %s has kubelet %s, which is older than %s: add --allow-downgrade, which sets spec.allowDowngrade", chosen.Number, s.name(), after, before)
 }
 
 // older tells whether a version is older than another one; it is not if one of them cannot be read.
