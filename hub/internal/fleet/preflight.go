@@ -32,7 +32,9 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 	if m.unusable != nil {
 		found = append(found, *m.unusable)
 	}
-	if s.current(m) {
+	// What is begun again where it was rolled back is begun like any other.
+	again := m.record != nil && m.record.template() != s.revision && s.planned().Retries(m.planned())
+	if s.current(m) && !again {
 		return found, nil
 	}
 	found = append(found, s.skew(m)...)

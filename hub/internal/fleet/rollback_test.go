@@ -90,6 +90,12 @@ func TestAFailedCanaryIsRolledBack(t *testing.T) {
 	f.after(time.Hour)
 	f.after(time.Hour)
 	f.Expect(f.writes.Counts()).To(BeEmpty())
+
+	f.cluster(0).Status.KubernetesVersion = "v1.36.0"
+	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[0])).To(Succeed())
+	f.retry()
+	f.Expect(f.phases()).To(HavePrefix("RolledBack v1.36.2"), "what keeps a template from being begun also keeps it from being begun again")
+	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
 }
 
 func TestARolloutIsAbortedInMidWave(t *testing.T) {
