@@ -107,7 +107,7 @@ func (s *scope) changes(p plan.Plan) []write {
 		case !s.current(m):
 			w.record.Group = m.record.Group
 		}
-		w.record.Cause = m.cause(change)
+		w.record.Cause = m.cause(change, w.record.Revision)
 		all = append(all, w)
 	}
 	return all

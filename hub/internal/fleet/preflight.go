@@ -33,7 +33,7 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 		found = append(found, *m.unusable)
 	}
 	// What is begun again where it was rolled back is begun like any other.
-	again := m.record != nil && m.record.template() != s.revision && s.planned().Retries(m.planned())
+	again := m.record != nil && m.record.template() != m.wanted(s) && s.planned().Retries(s.plannedCluster(m))
 	if s.current(m) && !again {
 		return found, nil
 	}

@@ -86,8 +86,8 @@ func (s *scope) planned() plan.Input {
 	return in
 }
 
-// cause is why the cluster has failed that a change is about; empty if it has not.
-func (m *member) cause(change plan.Change) string {
+// cause is why the cluster has failed with a revision that a change is about; empty if it has not.
+func (m *member) cause(change plan.Change, revision string) string {
 	phase := change.Record.Phase
 	if change.RollBack {
 		phase = change.From
@@ -97,7 +97,7 @@ func (m *member) cause(change plan.Change) string {
 		return ""
 	case phase == plan.Failed || phase == plan.TimedOut:
 		return conditions.Shorten(m.reasonOf(phase).message, longestCause)
-	case m.record.Revision == change.Record.Revision:
+	case m.record.Revision == revision:
 		return m.record.Cause
 	}
 	return ""
