@@ -82,6 +82,9 @@ const (
 	// FleetRevisionAnnotation on a ControllerRevision in HubNamespace is the revision of the MachineFleet's template that it
 	// keeps, as status.revision had it. Written by the hub.
 	FleetRevisionAnnotation = "hollowfleet.io/fleet-revision"
+	// FleetMembersAnnotation has the clusters that the fleet had when that revision was begun, by their groups, as JSON. The hub
+	// sets it.
+	FleetMembersAnnotation = "hollowfleet.io/fleet-members"
 	// AutoscalerRevisionAnnotation repeats RevisionAnnotation on a MachineSet under the name that
 	// cluster-autoscaler's clusterapi provider reads. Written by the hub.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"

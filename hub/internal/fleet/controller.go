@@ -59,6 +59,8 @@ type Controller struct {
 	seen       sightings
 	validated  validations
 	remembered remembered
+	// preview: it only looks, with the rights of a user.
+	preview bool
 }
 
 // New returns a Controller.

@@ -77,6 +77,7 @@ func (s *scope) planInput(paused bool) plan.Input {
 			in.Unapproved = append(in.Unapproved, group.Name)
 		}
 	}
+	in.Snapshot = s.snapshot
 	for _, m := range s.members {
 		cluster := s.plannedCluster(m)
 		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -32,6 +30,9 @@ type Template struct {
 	Template *v1alpha1.MachineDeploymentTemplate
 	// Overrides are those that had a template, by name, without their replicas.
 	Overrides []v1alpha1.MachineFleetOverride
+	// Members are the groups of the clusters that the fleet had when the revision was begun last, by name; nil if that is not
+	// known.
+	Members map[string]string
 	// Kept is the object that keeps it.
 	Kept *appsv1.ControllerRevision
 }
@@ -74,27 +75,6 @@ func (t Template) Restore(fleet *v1alpha1.MachineFleet) {
 	fleet.Spec.Overrides = append(overrides, missing...)
 }
 
-// remembered is which template of each fleet this process knows to be the newest that is kept.
-type remembered struct {
-	mu  sync.Mutex
-	all map[types.UID]string
-}
-
-func (r *remembered) has(fleet types.UID, revision string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all[fleet] == revision
-}
-
-func (r *remembered) set(fleet types.UID, revision string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[types.UID]string{}
-	}
-	r.all[fleet] = revision
-}
-
 // Templates reads the templates of a fleet that are kept, the oldest first.
 func Templates(ctx context.Context, reader client.Reader, namespace string, fleet *v1alpha1.MachineFleet) ([]Template, error) {
 	list := &appsv1.ControllerRevisionList{}
@@ -113,16 +93,17 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 		if json.Unmarshal(object.Data.Raw, content) == nil {
 			t.Template, t.Overrides = &content.MachineDeploymentTemplate, content.Overrides
 		}
+		t.Members = readMembers(object)
 		found = append(found, t)
 	}
 	slices.SortFunc(found, func(a, b Template) int { return int(a.Number - b.Number) })
 	return found, nil
 }
 
-// keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, and removes those that are
-// too many.
+// keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
+// fleet has now, and removes those templates that are too many.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
-	if c.remembered.has(s.fleet.UID, s.revision) {
+	if c.remembered.get(s.fleet.UID, s.revision).kept {
 		return nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -133,30 +114,41 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	if len(all) > 0 {
 		next = all[len(all)-1].Number + 1
 	}
+	members := s.present()
 	at := slices.IndexFunc(all, func(t Template) bool { return t.Revision == s.revision })
 	switch {
 	case at < 0:
-		err = c.store(ctx, s, next)
+		err = c.store(ctx, s, next, members)
 	case at < len(all)-1: // It was gone back to.
-		newest := all[at].Kept.DeepCopy()
-		newest.Revision = next
-		err = c.Client.Patch(ctx, newest, client.MergeFrom(all[at].Kept), fieldOwner)
+		err = c.begunAnew(ctx, all[at].Kept, next, members)
+	case all[at].Members == nil: // Nobody knows which clusters it was begun with.
+		err = c.begunAnew(ctx, all[at].Kept, all[at].Number, members)
+	default:
+		members = all[at].Members
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
-	c.remembered.set(s.fleet.UID, s.revision)
+	c.remembered.set(s.fleet.UID, memory{revision: s.revision, members: members, kept: true})
 	return c.forget(ctx, s, all)
 }
 
-func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
+// begunAnew notes that a revision which is kept is begun with other clusters, or with another number.
+func (c *Controller) begunAnew(ctx context.Context, kept *appsv1.ControllerRevision, number int64, members map[string]string) error {
+	changed := kept.DeepCopy()
+	changed.Revision = number
+	setMembers(changed, members)
+	return c.Client.Patch(ctx, changed, client.MergeFrom(kept), fieldOwner)
+}
+
+func (c *Controller) store(ctx context.Context, s *scope, number int64, members map[string]string) error {
 	text, err := json.Marshal(keptOf(s.fleet))
 	if err != nil {
 		return err
 	}
 	owner := metav1.NewControllerRef(s.fleet, v1alpha1.GroupVersion.WithKind("MachineFleet"))
 	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
-	err = c.Client.Create(ctx, &appsv1.ControllerRevision{
+	wanted := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: s.fleet.Name + "-" + s.revision,
 			Labels:          map[string]string{v1alpha1.MachineFleetNameLabel: s.fleet.Name},
@@ -164,7 +156,9 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64) error {
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: runtime.RawExtension{Raw: text}, Revision: number,
-	}, fieldOwner)
+	}
+	setMembers(wanted, members)
+	err = c.Client.Create(ctx, wanted, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:
 		// the Runner takes it for a conflict, which is no error.

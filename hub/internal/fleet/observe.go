@@ -66,6 +66,8 @@ type scope struct {
 	now       time.Time
 	revision  string
 	selection *selection
+	// snapshot has the groups of the clusters with which the revision was begun, by name; nil if it was not begun.
+	snapshot map[string]string
 	// partialSince is since when this process has seen the selection partial; zero if it is not.
 	partialSince time.Time
 	// settlesAt is when settleTime is over for something that this process has seen of the Placement; zero if it is for all.
@@ -135,6 +137,9 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 		if err := c.add(ctx, reader, s, chosen, &member{cluster: cluster, deployment: byNamespace[cluster.Name]}); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.addSnapshot(ctx, s); err != nil {
+		return nil, err
 	}
 	s.unused = chosen.unused(fleet)
 	s.invalid, err = c.validate(ctx, s)

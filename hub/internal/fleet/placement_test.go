@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -77,7 +78,9 @@ func (d *decisions) decide(group string, clusters ...int) {
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{
 		clusterv1beta1.PlacementLabel: d.placement.Name, clusterv1beta1.DecisionGroupNameLabel: group,
 	}}}
-	decision.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d.placement, clusterv1beta1.SchemeGroupVersion.WithKind("Placement"))}
+	decision.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d.placement, schema.GroupVersionKind{
+		Group: clusterv1beta1.GroupName, Version: clusterv1beta1.GroupVersion.Version, Kind: "Placement",
+	})}
 	d.Expect(client.IgnoreAlreadyExists(d.api.Create(d.t.Context(), decision))).To(Succeed())
 	d.Expect(d.api.Get(d.t.Context(), client.ObjectKeyFromObject(decision), decision)).To(Succeed())
 	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{}

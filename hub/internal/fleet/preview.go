@@ -87,7 +87,7 @@ func (m *Member) Problems() []string {
 
 // NewPreview reads all that the next step of fleet rests on. The spec of fleet need not be the one that is stored.
 func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
-	c := &Controller{Deps: Deps{Agents: &freeze.Agents{}}}
+	c := &Controller{Deps: Deps{Live: reader, Namespace: v1alpha1.HubNamespace, Agents: &freeze.Agents{}}, preview: true}
 	c.Client, _ = reader.(client.Client) // A dry run needs one.
 	s, err := c.observe(ctx, sources{reader, func() (client.Reader, error) { return reader, nil }}, fleet, now)
 	if err != nil {

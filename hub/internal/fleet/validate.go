@@ -19,11 +19,11 @@ type validations struct {
 	all map[types.UID]map[string]error
 }
 
-func (v *validations) get(fleet types.UID, hash string) (said error, known bool) {
+func (v *validations) get(fleet types.UID, hash string) (known bool, said error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	said, known = v.all[fleet][hash]
-	return said, known
+	return known, said
 }
 
 func (v *validations) set(fleet types.UID, hash string, said error) {
@@ -50,10 +50,10 @@ func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
 		if t.hash == "" || !m.selected || known[t.hash] || c.Client == nil {
 			continue
 		}
-		said, asked := c.validated.get(s.fleet.UID, t.hash)
+		asked, said := c.validated.get(s.fleet.UID, t.hash)
 		if !asked {
 			var err error
-			if said, asked, err = c.askForValidation(ctx, s.fleet, m); err != nil {
+			if asked, said, err = c.askForValidation(ctx, s.fleet, m); err != nil {
 				return nil, fmt.Errorf("having the API server validate %s of machine fleet %s: %w", t.field, s.fleet.Name, err)
 			}
 		}
@@ -70,21 +70,21 @@ func (c *Controller) validate(ctx context.Context, s *scope) (*problem, error) {
 }
 
 // askForValidation returns what the API server says of a member's template. It says nothing of it where nothing may be created.
-func (c *Controller) askForValidation(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member) (said error, asked bool, err error) {
+func (c *Controller) askForValidation(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member) (asked bool, said, err error) {
 	wanted, err := newApplied(fleet, m.template.MachineDeploymentTemplate, m.cluster.Name, m.replicas).create(fleet.Name, &record{})
 	if err != nil {
-		return nil, false, err
+		return false, nil, err
 	}
 	err = c.Client.Create(ctx, wanted, client.DryRunAll, fieldOwner)
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err): // It is validated first.
-		return nil, true, nil
+		return true, nil, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return err, true, nil
+		return true, err, nil
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		return nil, false, nil
+		return false, nil, nil
 	}
-	return nil, false, err
+	return false, nil, err
 }
 
 // refusal says what the API server does not take, by its field in the spec of the fleet.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1beta1 "open-cluster-management.io/api/cluster/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +29,10 @@ const (
 	PlacementsDefinition = "placements.cluster.open-cluster-management.io"
 	DecisionsDefinition  = "placementdecisions.cluster.open-cluster-management.io"
 )
+
+func kindNamed(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: clusterv1beta1.GroupName, Version: clusterv1beta1.GroupVersion.Version, Kind: name}
+}
 
 // Kinds reads Placements and PlacementDecisions while both kinds are installed, and tells of their changes. The zero value
 // is ready for use, and knows nothing until it runs in a manager.
@@ -105,8 +110,8 @@ func (k *Kinds) SetupWithManager(manager ctrl.Manager) error {
 	}
 	// To ask the API server instead would fail for a moment after the installation, and remember for ever what is gone.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(clusterv1beta1.SchemeGroupVersion.WithKind("Placement"), meta.RESTScopeNamespace)
-	mapper.Add(clusterv1beta1.SchemeGroupVersion.WithKind("PlacementDecision"), meta.RESTScopeNamespace)
+	mapper.Add(kindNamed("Placement"), meta.RESTScopeNamespace)
+	mapper.Add(kindNamed("PlacementDecision"), meta.RESTScopeNamespace)
 	live, err := client.New(manager.GetConfig(), client.Options{HTTPClient: manager.GetHTTPClient(), Scheme: known, Mapper: mapper})
 	if err != nil {
 		return fmt.Errorf("making a client of Placements: %w", err)
@@ -130,7 +135,7 @@ func (k *Kinds) watch(
 		k.send("", "")
 	}
 	return &inventory.Watch{
-		Config: manager.GetConfig(), HTTPClient: manager.GetHTTPClient(), Definition: definition, Version: clusterv1beta1.SchemeGroupVersion.Version,
+		Config: manager.GetConfig(), HTTPClient: manager.GetHTTPClient(), Definition: definition, Version: clusterv1beta1.GroupVersion.Version,
 		Absent: func(context.Context) error {
 			set(kind{known: true})
 			return nil

@@ -80,7 +80,7 @@ func (o Observed) healthy() bool {
 	return o.current() && !o.Failing && !o.Unhealthy && o.Replicas == o.Desired && o.Updated == o.Desired && o.Available == o.Desired
 }
 
-// Cluster is one member of the snapshot.
+// Cluster is one cluster of the fleet.
 type Cluster struct {
 	Name string
 	// Group is the name of its decision group. Empty: it is in none.
@@ -105,6 +105,8 @@ type Cluster struct {
 
 	// policy is what holds for a cluster that is unreachable; empty for others.
 	policy v1alpha1.UnreachablePolicy
+	// late: the snapshot does not have it.
+	late bool
 }
 
 // Input is all that a decision rests on.
@@ -116,8 +118,10 @@ type Input struct {
 	Groups []string
 	// Unapproved are the groups in which nothing may be begun until a user approves the revision.
 	Unapproved []string
-	// Clusters are the members that the revision's snapshot names, in any order.
+	// Clusters are those that the fleet has now, in any order.
 	Clusters []Cluster
+	// Snapshot has the groups of the clusters that the fleet had when the revision was begun, by name; nil if it was not begun.
+	Snapshot map[string]string
 	// UnreachablePolicy says whether a wave waits for clusters that are unreachable. Empty is Hold.
 	UnreachablePolicy v1alpha1.UnreachablePolicy
 	// Paused: nothing is begun; what has begun is followed.
@@ -163,8 +167,9 @@ type Plan struct {
 	AwaitingApproval []string
 	// Closed names the clusters of the current wave that are not begun for that alone.
 	Closed []string
-	// Held and Failures name clusters, sorted.
-	Held, Failures []string
+	// Held, Failures and Late name clusters, sorted. Late are those that joined the fleet after the revision
+	// was begun and are not through with it.
+	Held, Failures, Late []string
 	// RecheckAfter is when the time alone changes something; 0 if it does not.
 	RecheckAfter time.Duration
 }
@@ -172,14 +177,17 @@ type Plan struct {
 // Decide plans the next step of one fleet's rollout. An error names the field of the strategy that is wrong; nothing
 // may be begun then.
 func Decide(in Input) (Plan, error) {
-	rules, err := newRules(in.Strategy, in.Groups, len(in.Clusters))
+	members := in.members()
+	rules, err := newRules(in.Strategy, in.Groups, len(members))
 	if err != nil {
 		return Plan{}, err
 	}
+	rules.members = members
 	clusters := sorted(in.Clusters)
 	var p Plan
 	for i := range clusters {
 		c := &clusters[i]
+		in.place(c)
 		next := in.follow(*c, rules)
 		if next != c.Record {
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
@@ -254,28 +262,37 @@ func (o Observed) fails(begun, now time.Time) bool {
 
 // begin finds the current wave, and begins with its clusters as far as there is room, or rolls back.
 func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
-	wave, open, skipped := p.find(in, rules, clusters)
-	switch p.Stopped = p.Breached || in.Aborted || slices.ContainsFunc(clusters, in.rolledBack); {
-	case p.Stopped:
+	open, skipped := p.find(in, rules, clusters)
+	if p.Stopped = p.Breached || in.Aborted || slices.ContainsFunc(clusters, in.rolledBack); p.Stopped {
 		p.rollBack(in, rules.limit, clusters)
-	case open:
-		p.awaitApproval(in, clusters, wave)
-		p.awaitWindow(in, clusters, wave)
-		p.apply(in, rules.limit, clusters, wave)
-	default:
-		p.Done = !skipped
+		return
 	}
+	turn := func(c Cluster) bool { return p.hasTurn(c, rules.waves, open) }
+	p.awaitApproval(in, clusters, turn)
+	p.awaitWindow(in, clusters, turn)
+	p.apply(in, rules.limit, clusters, turn)
+	p.Done = !open && !skipped && !slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && in.unfinished(c) })
+}
+
+// unfinished tells whether a cluster is not through with the revision.
+func (in Input) unfinished(c Cluster) bool {
+	switch in.phase(c) {
+	case ToApply, Progressing, Soaking:
+		return true
+	case Succeeded, Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
+	}
+	return false
 }
 
 // find finds the current wave: the first that is breached, or has clusters which are not through, else the last. skipped: some
-// cluster of the waves up to there is left out.
-func (p *Plan) find(in Input, rules rules, clusters []Cluster) (current wave, open, skipped bool) {
+// cluster of the waves up to there is left out. Those that are late do not count.
+func (p *Plan) find(in Input, rules rules, clusters []Cluster) (open, skipped bool) {
 	p.Waves = len(rules.waves)
 	for i, w := range rules.waves {
-		p.Wave, current = i, w
+		p.Wave = i
 		failed := 0
 		for _, c := range clusters {
-			if !w.has(c) || c.Left && in.retryAsked(c) {
+			if c.late || !w.has(c) || c.Left && in.retryAsked(c) {
 				continue
 			}
 			switch in.phase(c) {
@@ -290,28 +307,28 @@ func (p *Plan) find(in Input, rules rules, clusters []Cluster) (current wave, op
 				}
 			}
 		}
-		if p.Breached = failed > w.maxFailures(rules, clusters); p.Breached || open {
+		if p.Breached = failed > w.maxFailures(rules); p.Breached || open {
 			break
 		}
 	}
-	return current, open, skipped
+	return open, skipped
 }
 
-// awaitApproval names the unapproved groups that have clusters in a wave which is open.
-func (p *Plan) awaitApproval(in Input, clusters []Cluster, w wave) {
+// awaitApproval names the unapproved groups that have clusters whose turn it is.
+func (p *Plan) awaitApproval(in Input, clusters []Cluster, turn func(Cluster) bool) {
 	for _, group := range in.Unapproved {
 		if slices.ContainsFunc(clusters, func(c Cluster) bool {
-			return c.Group == group && w.has(c) && in.phase(c) == ToApply
+			return c.Group == group && turn(c) && in.phase(c) == ToApply
 		}) {
 			p.AwaitingApproval = append(p.AwaitingApproval, group)
 		}
 	}
 }
 
-// awaitWindow names the clusters of a wave which is open that could be begun if they were not closed.
-func (p *Plan) awaitWindow(in Input, clusters []Cluster, w wave) {
+// awaitWindow names the clusters whose turn it is and that could be begun if they were not closed.
+func (p *Plan) awaitWindow(in Input, clusters []Cluster, turn func(Cluster) bool) {
 	for _, c := range clusters {
-		if c.Closed && w.has(c) {
+		if c.Closed && turn(c) {
 			if c.Closed = false; in.mayBegin(c) {
 				p.Closed = append(p.Closed, c.Name)
 			}
@@ -324,14 +341,14 @@ func (in Input) mayBegin(c Cluster) bool {
 	return in.mayChange(c) && !c.Closed && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
 }
 
-// apply adds the clusters of a wave in which the revision is applied now, and sets their records. A cluster that is in
+// apply adds the clusters whose turn it is and in which the revision is applied now, and sets their records. A cluster that is in
 // progress with an earlier revision comes first and needs no room, because it has its place already.
-func (p *Plan) apply(in Input, limit int, clusters []Cluster, w wave) {
+func (p *Plan) apply(in Input, limit int, clusters []Cluster, turn func(Cluster) bool) {
 	room := in.room(limit, clusters)
 	for _, busy := range []bool{true, false} {
 		for i := range clusters {
 			c := &clusters[i]
-			if !w.has(*c) || !in.mayBegin(*c) || in.busy(*c) != busy {
+			if !turn(*c) || !in.mayBegin(*c) || in.busy(*c) != busy {
 				continue
 			}
 			if !busy {
@@ -384,6 +401,9 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 	for _, c := range clusters {
 		phase := in.phase(c)
 		p.Counts[phase]++
+		if c.late && in.unfinished(c) {
+			p.Late = append(p.Late, c.Name)
+		}
 		if phase == Failed || phase == TimedOut || phase == RollbackFailed {
 			p.Failures = append(p.Failures, c.Name)
 		}

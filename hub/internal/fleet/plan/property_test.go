@@ -44,7 +44,45 @@ func drawInput(t *rapid.T) Input {
 		}
 		in.Clusters = append(in.Clusters, c)
 	}
+	if rapid.Bool().Draw(t, "begun") {
+		drawSnapshot(t, &in)
+	}
 	return in
+}
+
+// drawSnapshot makes some clusters late, and others ones that have got another group since, and adds some that are gone.
+func drawSnapshot(t *rapid.T, in *Input) {
+	in.Snapshot = map[string]string{"gone": rapid.SampledFrom(groupNames).Draw(t, "group of one that is gone")}
+	for i, c := range in.Clusters {
+		if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
+			continue
+		}
+		in.Snapshot[c.Name] = c.Group
+		if rapid.Bool().Draw(t, "relabelled") {
+			in.Clusters[i].Group = rapid.SampledFrom(groupNames).Draw(t, "group now")
+		}
+	}
+}
+
+// placed is in with every cluster in the group on which the rollout rests, and the groups of all those that count. late are those
+// that do not.
+func placed(in Input) (clusters []Cluster, members map[string]string, late map[string]bool) {
+	members, late = in.Snapshot, map[string]bool{}
+	if members == nil {
+		members = map[string]string{}
+		for _, c := range in.Clusters {
+			members[c.Name] = c.Group
+		}
+	}
+	for _, c := range in.Clusters {
+		if group, known := members[c.Name]; !known {
+			late[c.Name] = true
+		} else {
+			c.Group = group
+		}
+		clusters = append(clusters, c)
+	}
+	return clusters, members, late
 }
 
 // drawRollback adds what rollbacks, aborts and retries make of a fleet.
@@ -156,14 +194,17 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 	t.Helper()
 	var begun Cluster
 	busy, failed := 0, map[string]int{}
+	clusters, members, late := placed(in)
 	size := map[string]int{}
-	for _, c := range in.Clusters {
+	for _, group := range members {
+		size[group]++
+	}
+	for _, c := range clusters {
 		phase := c.Record.Phase
 		ours := c.Record.Revision == in.Revision
-		size[c.Group]++
 		lost := c.Unreachable && in.UnreachablePolicy == v1alpha1.UnreachableFail
 		gone := c.Left && ours && retried(in, c)
-		if ours && hasFailed(c) && !retried(in, c) || lost && !gone && (!ours || phase != Succeeded) {
+		if !late[c.Name] && (ours && hasFailed(c) && !retried(in, c) || lost && !gone && (!ours || phase != Succeeded)) {
 			failed[c.Group]++
 		}
 		if ours && isRolledBack(c) && !c.Left && !retried(in, c) {
@@ -190,11 +231,11 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 	case in.Strategy.Progressive != nil:
 		s := in.Strategy.Progressive
 		mandatory = s.MandatoryDecisionGroups.MandatoryDecisionGroups
-		limit, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxConcurrency, len(in.Clusters), true)
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxConcurrency, len(members), true)
 		if begun.Record.Phase != Progressing && begun.Record.Phase != RollingBack && busy >= limit {
 			t.Fatalf("%s is begun while %d of %d are in progress", change.Cluster, busy, limit)
 		}
-		mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxFailures, len(in.Clusters), false)
+		mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxFailures, len(members), false)
 		if n := failedOutside(failed, mandatory); !isMandatory(mandatory, begun.Group) && n > mayFail {
 			t.Fatalf("%s is begun after %d failures, of which %d may be", change.Cluster, n, mayFail)
 		}
@@ -209,8 +250,12 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 	if isMandatory(mandatory, begun.Group) && failed[begun.Group] > 0 {
 		t.Fatalf("%s is begun after a failure in its mandatory group", change.Cluster)
 	}
-	for _, c := range in.Clusters {
-		if slices.Contains(begunBefore(mandatory, begun.Group), c.Group) && !(c.Left && retried(in, c)) &&
+	first := begunBefore(mandatory, begun.Group)
+	if late[begun.Name] && isMandatory(mandatory, begun.Group) {
+		first = append(first, begun.Group)
+	}
+	for _, c := range clusters {
+		if slices.Contains(first, c.Group) && !late[c.Name] && !(c.Left && retried(in, c)) &&
 			(c.Record.Revision != in.Revision || c.Record.Phase != Succeeded) {
 			t.Fatalf("%s is begun before %s of mandatory group %s has succeeded", change.Cluster, c.Name, c.Group)
 		}
@@ -235,7 +280,8 @@ func checkRolledBack(t *rapid.T, in Input, change Change) {
 	t.Helper()
 	busy, stopped := 0, in.Aborted
 	var back Cluster
-	for _, c := range in.Clusters {
+	clusters, members, _ := placed(in)
+	for _, c := range clusters {
 		passed := c.Unreachable && (in.UnreachablePolicy == v1alpha1.UnreachableFail ||
 			in.UnreachablePolicy == v1alpha1.UnreachableSkip && !isMandatory(mandatoryOf(in.Strategy), c.Group))
 		stopped = stopped || c.Record.Revision == in.Revision && (hasFailed(c) || c.Observed.Failing || c.Record.Phase == Progressing) || c.Unreachable
@@ -245,7 +291,8 @@ func checkRolledBack(t *rapid.T, in Input, change Change) {
 			busy++
 		}
 	}
-	inPlace := back.Record.Phase == Progressing || back.Record.Phase == Soaking
+	// One that has failed and recovers in the same plan is in progress again, whatever room there is.
+	inPlace := back.Record.Phase == Progressing || back.Record.Phase == Soaking || back.Observed.healthy() && hasFailed(back)
 	switch policy := in.RollbackPolicy; {
 	case in.Paused || back.Held || back.Silent || back.Blocked || back.Left || back.Record.Revision != in.Revision || isRolledBack(back):
 		t.Fatalf("%s is rolled back: paused %t, %+v", back.Name, in.Paused, back)
@@ -258,7 +305,7 @@ func checkRolledBack(t *rapid.T, in Input, change Change) {
 	case !stopped:
 		t.Fatalf("%s is rolled back without a failure: %+v", back.Name, in)
 	case in.Strategy.Progressive != nil && !inPlace:
-		limit, _ := intstr.GetScaledValueFromIntOrPercent(&in.Strategy.Progressive.MaxConcurrency, len(in.Clusters), true)
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(&in.Strategy.Progressive.MaxConcurrency, len(members), true)
 		if busy >= limit {
 			t.Fatalf("%s is rolled back while %d of %d are in progress", back.Name, busy, limit)
 		}
@@ -280,6 +327,9 @@ func TestAStoppedRolloutIsRolledBackFromAnyStart(t *testing.T) {
 		if rapid.Bool().Draw(t, "breached") && len(in.Clusters) > 0 && in.Strategy.Type != ocm.All {
 			in.Aborted = false
 			broken := &in.Clusters[rapid.IntRange(0, len(in.Clusters)-1).Draw(t, "broken")]
+			if in.Snapshot != nil {
+				in.Snapshot[broken.Name] = broken.Group // Or its failure would stop nothing.
+			}
 			broken.Record = Record{Revision: "r2", Phase: Failed, Since: start, Previous: "r0"}
 			broken.Observed = bad
 			in.Strategy = rapid.SampledFrom([]ocm.RolloutStrategy{
@@ -394,10 +444,11 @@ func TestSkippedClustersKeepNoOthersWaiting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		in.UnreachablePolicy = v1alpha1.UnreachableSkip
+		groups, _, _ := placed(in)
 		for i := range in.Clusters {
 			c := &in.Clusters[i]
 			c.Observed = up
-			c.Unreachable = !isMandatory(mandatoryOf(in.Strategy), c.Group) && rapid.Bool().Draw(t, "unreachable")
+			c.Unreachable = !isMandatory(mandatoryOf(in.Strategy), groups[i].Group) && rapid.Bool().Draw(t, "unreachable")
 			if c.Held = c.Unreachable; c.Held && (c.Record.Phase == Failed || c.Record.Phase == TimedOut) {
 				c.Record.Phase = Progressing // A failure, which may stop a rollout, is not what is skipped.
 			}

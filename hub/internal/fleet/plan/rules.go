@@ -14,6 +14,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// unlimited is how many clusters may be in progress at once where nothing bounds it.
+const unlimited = math.MaxInt32
+
 // rules are a RolloutStrategy as the planner uses it.
 type rules struct {
 	// limit is how many clusters may be in progress at once.
@@ -23,6 +26,8 @@ type rules struct {
 	// failures is how many clusters may fail, outside of mandatory groups.
 	failures intstr.IntOrString
 	waves    []wave
+	// members are the groups of the clusters on which the percentages rest, by name.
+	members map[string]string
 }
 
 // wave is a set of clusters that all have to be over before a cluster of the next wave is begun.
@@ -36,15 +41,17 @@ type wave struct {
 	ofAll bool
 }
 
-func (w wave) has(c Cluster) bool { return slices.Contains(w.groups, c.Group) != w.except }
+func (w wave) has(c Cluster) bool { return w.hasGroup(c.Group) }
 
-func (w wave) maxFailures(rules rules, clusters []Cluster) int {
+func (w wave) hasGroup(group string) bool { return slices.Contains(w.groups, group) != w.except }
+
+func (w wave) maxFailures(rules rules) int {
 	if w.mandatory {
 		return 0
 	}
 	total := 0
-	for _, c := range clusters {
-		if w.ofAll || w.has(c) {
+	for _, group := range rules.members {
+		if w.ofAll || w.hasGroup(group) {
 			total++
 		}
 	}
@@ -75,7 +82,7 @@ func newRules(s ocm.RolloutStrategy, groups []string, total int) (rules, error) 
 	}
 	switch s.Type {
 	case ocm.All, "":
-		r := rules{limit: total, waves: []wave{{except: true, unbounded: true}}}
+		r := rules{limit: unlimited, waves: []wave{{except: true, unbounded: true}}}
 		if s.All == nil {
 			return r, nil
 		}
@@ -85,7 +92,7 @@ func newRules(s ocm.RolloutStrategy, groups []string, total int) (rules, error) 
 	case ocm.Progressive:
 		return progressive(s, groups, total)
 	case ocm.ProgressivePerGroup:
-		return perGroup(s, groups, total)
+		return perGroup(s, groups)
 	}
 	return rules{}, fmt.Errorf("rolloutStrategy.type: %q is unknown; use All, Progressive or ProgressivePerGroup", s.Type)
 }
@@ -135,7 +142,7 @@ func progressive(s ocm.RolloutStrategy, groups []string, total int) (rules, erro
 	return r, nil
 }
 
-func perGroup(s ocm.RolloutStrategy, groups []string, total int) (rules, error) {
+func perGroup(s ocm.RolloutStrategy, groups []string) (rules, error) {
 	p := s.ProgressivePerGroup
 	if p == nil {
 		p = &ocm.RolloutProgressivePerGroup{}
@@ -144,7 +151,7 @@ func perGroup(s ocm.RolloutStrategy, groups []string, total int) (rules, error) 
 	if err != nil {
 		return rules{}, err
 	}
-	r.limit = total
+	r.limit = unlimited
 	first, err := r.addMandatory("progressivePerGroup", p.MandatoryDecisionGroups.MandatoryDecisionGroups, groups)
 	if err != nil {
 		return rules{}, err

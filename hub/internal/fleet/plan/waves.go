@@ -13,11 +13,14 @@ type Wave struct {
 // Waves returns the waves of a rollout in their order, those without clusters included. An error names the field of the
 // strategy that is wrong.
 func Waves(in Input) ([]Wave, error) {
-	rules, err := newRules(in.Strategy, in.Groups, len(in.Clusters))
+	rules, err := newRules(in.Strategy, in.Groups, len(in.members()))
 	if err != nil {
 		return nil, err
 	}
 	clusters := sorted(in.Clusters)
+	for i := range clusters {
+		in.place(&clusters[i])
+	}
 	var waves []Wave
 	for _, w := range rules.waves {
 		wave := Wave{Mandatory: w.mandatory}

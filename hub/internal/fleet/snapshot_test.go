@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// members are the groups of the clusters with which the newest template was begun, by the clusters' numbers.
+func (f *fixture) members() map[int]string {
+	f.t.Helper()
+	kept, err := Templates(f.t.Context(), f.direct, "default", f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	members := map[int]string{}
+	for i, cluster := range f.clusters {
+		if group, known := kept[len(kept)-1].Members[cluster.Name]; known {
+			members[i] = group
+		}
+	}
+	return members
+}
+
+// A hub that is started again after every step comes to the same.
+func TestAClusterThatJoinsInMidRolloutIsLate(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
+			f := newFixture(t, 5, inSteps(1, 0))
+			step := func() {
+				if restarted {
+					f.restart()
+				}
+				f.reconcile()
+			}
+			f.label(3, testLabel, "")
+			f.label(4, testLabel, "")
+			f.label(4, "group", "canary")
+			f.settle()
+			f.upgrade("v1.37.0")
+			step()
+			f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "", 2: ""}), "they are stored before the first is begun")
+			f.label(3, testLabel, f.fleet.Name)
+			f.label(4, testLabel, f.fleet.Name)
+			f.label(2, "group", "canary")
+			step()
+			f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2, -, -"), "nothing before the canary has proven it")
+			f.says(false, 0)
+			step()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2, -, -"), "one of a mandatory group that is late is in its turn by name")
+			f.says(false, 1)
+			step()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0, -, -"), "it is not in the canary's wave, which it was not when the rollout began")
+			f.says(false, 2)
+			step()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0, Progressing v1.37.0, -"), "late ones are begun, in what room there is")
+			f.status()
+			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRollingOut), "it is complete only with them")
+			f.Expect(f.fleet.Status.Message).To(And(ContainSubstring("joined since the rollout began: "), ContainSubstring(f.clusters[3].Name), ContainSubstring(f.clusters[4].Name)))
+			f.says(true, 3)
+			step()
+			f.Expect(f.phases()).To(HaveSuffix("Failed v1.37.0, Progressing v1.37.0"), "the failure of one that is late stops nothing")
+			f.says(false, 4)
+			step()
+			status := f.status()
+			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonRolloutComplete))
+			f.Expect(status.Failures).To(ConsistOf(HaveField("Cluster", f.clusters[3].Name)))
+			f.Expect(f.condition(v1alpha1.ReadyCondition).Reason).To(Equal(v1alpha1.ReasonRolloutFailed))
+			f.Expect(f.members()).To(HaveLen(3), "the snapshot stays as it was")
+		})
+	}
+}
+
+func TestARolloutThatGoesBackTakesANewSnapshot(t *testing.T) {
+	f := newFixture(t, 3, inSteps(1, 0))
+	f.label(2, testLabel, "")
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.settle()
+	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: ""}))
+	f.label(2, testLabel, f.fleet.Name)
+	f.label(1, "group", "canary")
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.AllowDowngrade = true
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.36.2"
+	})
+	f.reconcile()
+	f.Expect(f.templates()).To(Equal([]string{"2 v1.37.0", "3 v1.36.2"}))
+	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "canary", 2: ""}))
+}
+
+// A snapshot that is gone is made anew from the clusters that there are, by a hub that does not know it.
+func TestASnapshotThatWasDeletedIsMadeAnew(t *testing.T) {
+	f := newFixture(t, 3, inSteps(1, 0))
+	f.label(2, testLabel, "")
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.label(2, testLabel, f.fleet.Name)
+	kept, err := Templates(t.Context(), f.direct, "default", f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.direct.Delete(t.Context(), kept[1].Kept)).To(Succeed())
+	f.restart()
+	f.reconcile()
+	f.Expect(f.members()).To(Equal(map[int]string{0: "canary", 1: "", 2: ""}))
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, -"))
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.37.0"))
+}
+
+// A template that was kept before there were snapshots gets one when it is begun in a further cluster.
+func TestATemplateWithoutASnapshotGetsOne(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 0))
+	f.reconcile()
+	kept, err := Templates(t.Context(), f.direct, "default", f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	older := kept[0].Kept.DeepCopy()
+	delete(older.Annotations, v1alpha1.FleetMembersAnnotation)
+	f.Expect(f.direct.Patch(t.Context(), older, client.MergeFrom(kept[0].Kept))).To(Succeed())
+	f.restart()
+	f.says(false, 0)
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
+	f.Expect(f.members()).To(HaveLen(2))
+	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
+}
+
+func TestTheSnapshotOfAThousandClustersIsSmall(t *testing.T) {
+	g, members := NewWithT(t), map[string]string{}
+	for i := range 1000 {
+		members[fmt.Sprintf("%s%04d", strings.Repeat("c", 59), i)] = fmt.Sprintf("group-%d", i%20)
+	}
+	kept := &appsv1.ControllerRevision{}
+	setMembers(kept, members)
+	t.Logf("the snapshot of 1,000 clusters has %d bytes", len(kept.Annotations[v1alpha1.FleetMembersAnnotation]))
+	g.Expect(len(kept.Annotations[v1alpha1.FleetMembersAnnotation])).To(BeNumerically("<", 70<<10))
+	g.Expect(readMembers(kept)).To(Equal(members))
+	for i := range 4000 {
+		members[fmt.Sprintf("%s%04d", strings.Repeat("d", 59), i)] = ""
+	}
+	setMembers(kept, members)
+	g.Expect(kept.Annotations).NotTo(HaveKey(v1alpha1.FleetMembersAnnotation), "the API server would refuse it")
+	g.Expect(readMembers(kept)).To(BeNil())
+}
