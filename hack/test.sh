@@ -67,9 +67,9 @@ unit() {
 }
 
 integration() {
-	# Four packages at a time, however many cores there are: each starts several control planes, and then waits more than
+	# Six packages at a time, however many cores there are: each starts several control planes, and then waits more than
 	# it works.
-	go_test integration . 40m -p 4 -ldflags '-s -w' ./test/integration/...
+	go_test integration . 40m -p 6 -ldflags '-s -w' ./test/integration/...
 }
 
 for suite in "$@"; do
