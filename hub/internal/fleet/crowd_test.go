@@ -118,22 +118,27 @@ func (c *crowd) create(ctx context.Context, name string, canary bool) error {
 	return c.direct.Create(ctx, deployment)
 }
 
-// playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes.
+// playClusters lets every MachineDeployment say, in two steps, that it is what its spec says, as often as that changes. The
+// API server may end a watch at any time, and does so when a kind has just been installed: then another begins with all of them.
 func (c *crowd) playClusters() {
 	c.t.Helper()
-	watching, err := c.direct.Watch(c.t.Context(), &v1alpha1.MachineDeploymentList{})
-	c.Expect(err).NotTo(HaveOccurred())
-	c.t.Cleanup(watching.Stop)
+	ctx := c.t.Context()
 	group := &errgroup.Group{}
 	group.SetLimit(crowdWriters)
 	go func() {
-		for event := range watching.ResultChan() {
-			d, is := event.Object.(*v1alpha1.MachineDeployment)
-			if !is || event.Type == watch.Deleted || !advance(d) {
+		for ctx.Err() == nil {
+			watching, err := c.direct.Watch(ctx, &v1alpha1.MachineDeploymentList{})
+			if err != nil {
 				continue
 			}
-			// A conflict means that a newer version is on its way.
-			group.Go(func() error { _ = c.direct.Status().Update(c.t.Context(), d); return nil })
+			for event := range watching.ResultChan() {
+				d, is := event.Object.(*v1alpha1.MachineDeployment)
+				if !is || event.Type == watch.Deleted || !advance(d) {
+					continue
+				}
+				// A conflict means that a newer version is on its way.
+				group.Go(func() error { _ = c.direct.Status().Update(ctx, d); return nil })
+			}
 		}
 	}()
 }
