@@ -229,7 +229,7 @@ func TestOnlyBudgetsThatHoldADrainOfOwnNodesUpAreNamed(t *testing.T) {
 	own, other := b.node("own", true), b.node("other", false)
 	b.pod(other, "elsewhere-0", "elsewhere", true, nil)
 	b.budget("elsewhere", 1, 0)
-	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "it is in nobody's way")
+	b.Expect(b.budgets(0).Status).To(Equal(metav1.ConditionTrue), "no drain would wait for it")
 	for _, app := range []string{"a", "b", "c", "d", "e"} {
 		b.pod(own, app+"-0", app, true, nil)
 		b.budget(app, 1, 0)

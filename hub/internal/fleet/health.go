@@ -11,7 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// unhealthy says which conditions of spec.healthConditions do not hold on a cluster. One that nobody has written does not
+// unhealthy says which conditions of spec.healthConditions do not hold on a cluster. One that is missing does not
 // hold: no news is no health.
 func unhealthy(fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster) []string {
 	var all []string

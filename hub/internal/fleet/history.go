@@ -121,7 +121,7 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 		err = c.store(ctx, s, next, members)
 	case at < len(all)-1: // It was gone back to.
 		err = c.begunAnew(ctx, all[at].Kept, next, members)
-	case all[at].Members == nil: // Nobody knows which clusters it was begun with.
+	case all[at].Members == nil: // With which clusters it was begun is not known any more.
 		err = c.begunAnew(ctx, all[at].Kept, all[at].Number, members)
 	default:
 		members = all[at].Members

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// forgetAfter is when a sighting that nobody has confirmed is dropped.
+// forgetAfter is when a sighting is dropped that was not confirmed since.
 const forgetAfter = time.Hour
 
 // sightings remembers since when this process has seen something in a cluster of a fleet or, without a cluster, in the fleet.

@@ -73,7 +73,7 @@ func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
 }
 
 // snapshot returns the groups of the clusters with which the present revision was begun, by name; nil if it was not. They are
-// read once for each revision and process: nobody but this controller writes them.
+// read once for each revision and process, because only this controller writes them.
 func (c *Controller) snapshot(ctx context.Context, s *scope) (map[string]string, error) {
 	if known := c.remembered.get(s.fleet.UID, s.revision); known.revision != "" {
 		return known.members, nil

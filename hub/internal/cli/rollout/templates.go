@@ -134,7 +134,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	err = s.change(ctx, func() {
 		chosen.Restore(s.fleet)
 		if s.fleet.Spec.AbortedRevision == chosen.Revision {
-			s.fleet.Spec.AbortedRevision = "" // Whoever asks for it wants it.
+			s.fleet.Spec.AbortedRevision = "" // A user who asks for the revision wants it rolled out.
 		}
 		s.fleet.Spec.AllowDowngrade = s.fleet.Spec.AllowDowngrade || allowDowngrade
 	})

@@ -139,7 +139,7 @@ func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFle
 		return nil, err
 	}
 	if another && wanted.Spec.AbortedRevision == revision {
-		wanted.Spec.AbortedRevision = "" // Whoever asks for it wants it.
+		wanted.Spec.AbortedRevision = "" // A user who asks for the revision wants it rolled out.
 	}
 	if o.approve {
 		return wanted, approveAll(wanted)
