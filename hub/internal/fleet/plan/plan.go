@@ -205,61 +205,6 @@ func sorted(clusters []Cluster) []Cluster {
 	return slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// follow returns the record of a cluster after what it reports now.
-func (in Input) follow(c Cluster, rules rules) Record {
-	r := c.Record
-	if c.Silent {
-		return r
-	}
-	r = r.undone(in.Revision)
-	if r.Phase == ToApply || r.Phase == Succeeded || r.Phase == RolledBack {
-		return r
-	}
-	if c.Held {
-		r.Held = true
-		return r
-	}
-	// The time in which the cluster was held says nothing about it: its deadline and its soak begin anew.
-	if r.Held {
-		r.Held, r.Since = false, in.Now
-	}
-	if r.Phase == RollingBack || r.Phase == RollbackFailed {
-		return r.endRollback(c.Observed, rules, in.Now)
-	}
-	healthy := c.Observed.healthy()
-	switch {
-	case healthy && r.Phase != Soaking:
-		r.Phase, r.Since = Soaking, in.Now
-	case !healthy && r.Phase == Soaking:
-		r.Phase, r.Since = Progressing, in.Now
-	}
-	return in.end(r, c.Observed, rules)
-}
-
-// end ends a phase that is over.
-func (in Input) end(r Record, o Observed, rules rules) Record {
-	switch {
-	case r.Phase == Soaking && !in.Now.Before(r.Since.Add(rules.soak)):
-		r.Phase, r.Since = Succeeded, in.Now
-	case r.Phase == Progressing && o.fails(r.Since, in.Now):
-		r.Phase, r.Since, r.Retried = Failed, in.Now, in.RetriedAt
-	case r.Phase == Progressing && rules.deadline > 0 && !in.Now.Before(r.Since.Add(rules.deadline)):
-		r.Phase, r.Since, r.Retried = TimedOut, in.Now, in.RetriedAt
-	}
-	return r
-}
-
-// fails tells whether a MachineDeployment reports that it cannot go on with what was begun at a time. That it said so before
-// then is about an earlier attempt, which it may get over: it counts only after as long as the MachineDeployment may make no
-// progress.
-func (o Observed) fails(begun, now time.Time) bool {
-	if !o.current() || !o.Failing {
-		return false
-	}
-	// The conditions have whole seconds.
-	return !o.FailingSince.Before(begun.Truncate(time.Second)) || !now.Before(begun.Add(o.Deadline))
-}
-
 // begin finds the current wave, and begins with its clusters as far as there is room, or rolls back.
 func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
 	open, skipped := p.find(in, rules, clusters)
