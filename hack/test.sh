@@ -11,14 +11,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 root=$PWD
 logs=$root/bin/test-logs
 mkdir -p "$logs"
-# Control planes collect garbage less often than they do elsewhere: it is a fifth of their processor time.
+# Control planes collect garbage less often than they do elsewhere, which would take more than a third of their processor
+# time. Where memory is scarce, they take less of it.
 export GOGC=100
+gibibytes=$(awk '/^MemTotal:/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null)
+((${gibibytes:-0} < 15)) || export GOGC=400
 # What a test waits for without a time of its own may take long on a busy machine.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=30s
 export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
 
 started=$SECONDS
-ran=()
 short=()
 # Each integration package leaves the times of its specs here.
 export HOLLOWFLEET_SPEC_TIMES=$logs/specs
@@ -31,7 +33,6 @@ go_test() {
 	local suite=$1 directory=$2 timeout=$3
 	shift 3
 	echo "== $suite"
-	ran+=("$suite")
 	# Not cached: what these tests start are programs that go test knows nothing of.
 	# Not vetted: make verify does, for whole modules.
 	(
@@ -43,45 +44,68 @@ go_test() {
 	echo "${PIPESTATUS[0]}" >"$logs/$suite.code"
 }
 
-unit() {
+# Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end.
+slowest=(
+	test/integration/faults hub/internal/machinedeployment test/integration/cli test/integration/lifecycle test/integration
+	test/integration/demo agent test/integration/fleet test/integration/joining hub/internal/fleet
+	test/integration/restored test/integration/rollout test/integration/chaos
+)
+
+# root FILTER... runs the packages of the root module that grep finds with FILTER.
+root() {
+	local found name packages=()
+	if ! found=$(go list ./... | grep "$@"); then
+		echo "FAIL: listing the packages of the root module"
+		echo 1 >"$logs/root.code"
+		return
+	fi
+	for name in "${slowest[@]}"; do
+		mapfile -t -O "${#packages[@]}" packages < <(grep "/$name\$" <<<"$found")
+	done
+	mapfile -t -O "${#packages[@]}" packages < <(grep -vxF "$(printf '%s\n' "${packages[@]}")" <<<"$found")
+	# Six packages at a time, however many cores there are: many start several control planes, and then wait more than they
+	# work.
+	go_test root . 40m -p 6 -parallel 4 -ldflags '-s -w' "${packages[@]}"
+}
+
+# modules runs the tests of all modules but the root module.
+modules() {
 	go_test apis apis 5m ./...
 	go_test owneddir internal/owneddir 5m ./...
 	go_test tools hack/tools 5m ./...
 	go_test release hack/release 5m ./...
-	# The Kubernetes version is linked in, as it is into the programs. Its tests wait more than they work, so the root
-	# module's run beside them.
-	go_test simulator agent/simulator 20m -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" ./... &
-	ran+=(simulator)
-	# Integration tests have a suite of their own.
-	local packages
-	if ! packages=$(go list ./... | grep -v '/test/integration'); then
-		echo "FAIL: listing the packages of the root module"
-		ran+=(root)
-		echo 1 >"$logs/root.code"
-		wait
-		return
-	fi
-	mapfile -t packages <<<"$packages"
-	go_test root . 30m -p 4 -parallel 4 -ldflags '-s -w' "${packages[@]}"
-	wait
+	# The Kubernetes version is linked in, as it is into the programs.
+	go_test simulator agent/simulator 20m -parallel 4 -ldflags "${SIMULATOR_LDFLAGS:-}" ./...
 }
 
-integration() {
-	# Six packages at a time, however many cores there are: each starts several control planes, and then waits more than
-	# it works.
-	go_test integration . 40m -p 6 -ldflags '-s -w' ./test/integration/...
-}
-
-for suite in "$@"; do
-	case $suite in
+suites=()
+for argument in "$@"; do
+	case $argument in
 	short) short=(-short) ;;
-	unit | integration) "$suite" ;;
+	unit | integration) suites+=("$argument") ;;
 	*)
-		echo "unknown suite $suite" >&2
+		echo "unknown suite $argument" >&2
 		exit 2
 		;;
 	esac
 done
+ran=(apis owneddir tools release simulator root)
+case ${suites[*]} in
+integration)
+	ran=(root)
+	root /test/integration
+	;;
+unit)
+	modules &
+	root -v /test/integration
+	;;
+*)
+	# Most of these tests wait more than they work, so the modules' run beside each other.
+	modules &
+	root .
+	;;
+esac
+wait
 
 failed=0
 echo

@@ -87,11 +87,11 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 4, nil)
+			f := newFixture(t, 2, nil)
 			f.settle(func() {})
 			f.recreate(change)
-			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 5), "replicas and surge") })
-			f.Expect(f.machines()).To(And(HaveLen(4), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
+			f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 			for _, set := range f.list() {
 				f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue(), "a deletion in the foreground takes set %s with it", set.Name)
@@ -99,7 +99,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		})
 	}
 	t.Run("in the middle of a rollout", func(t *testing.T) {
-		f := newFixture(t, 4, nil)
+		f := newFixture(t, 2, nil)
 		f.settle(func() {})
 		f.upgrade("v1.37.1")
 		for range 2 {
@@ -107,8 +107,8 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 			f.reconcileSets()
 		}
 		f.recreate(func(*v1alpha1.MachineDeployment) {})
-		f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 5), "replicas and surge") })
-		f.Expect(f.machines()).To(And(HaveLen(4), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+		f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
+		f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 	})
 	t.Run("when its Machines are deleted", func(t *testing.T) {
 		f := newFixture(t, 3, nil)

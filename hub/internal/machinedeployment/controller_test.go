@@ -43,6 +43,8 @@ type fixture struct {
 	runner     reconcile.Reconciler
 	sets       reconcile.Reconciler
 	snapshots  *machineset.Snapshots
+	// readyTogether lets all Machines become ready at once where a test does not ask how a rollout waits for each.
+	readyTogether bool
 }
 
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
@@ -158,7 +160,9 @@ func (f *fixture) settle(check func()) {
 			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
 				hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
 				busy = true
-				break // One at a time: the rollout has to wait for each.
+				if !f.readyTogether {
+					break // One at a time: the rollout has to wait for each.
+				}
 			}
 		}
 		check()

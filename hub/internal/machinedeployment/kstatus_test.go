@@ -144,6 +144,7 @@ func TestKStatus(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, nil)
+			f.readyTogether = true
 			test.make(f)
 			list := f.refresh().Status.Conditions
 			f.Expect(testenv.KStatus(t, f.deployment)).To(Equal(test.want), "%+v", list)

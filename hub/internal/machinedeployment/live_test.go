@@ -62,7 +62,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 		"an update in place": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlace, InPlace: &v1alpha1.InPlaceUpdate{}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 3, nil)
+			f := newFixture(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = test.strategy })
 			f.settle(func() {})
 			offered := false
@@ -84,7 +84,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 				}
 			})
 			f.Expect(offered).To(Equal(test.offers))
-			f.Expect(f.available()).To(Equal(3))
+			f.Expect(f.available()).To(Equal(2))
 		})
 	}
 }
