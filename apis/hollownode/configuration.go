@@ -60,6 +60,9 @@ type Configuration struct {
 	// StartupDelay is how long the hollow-node waits before it asks for its identity, as a real machine
 	// takes time to boot.
 	StartupDelay metav1.Duration `json:"startupDelay,omitzero"`
+	// Fidelity is how near pods and kubelet come to those of a real node. Nil means Fast. The agent leaves it out when it
+	// is that, so that no running node is replaced for it.
+	Fidelity *Fidelity `json:"fidelity,omitempty"`
 }
 
 // Marshal renders c as the file's content, with its APIVersion and Kind set.
@@ -107,6 +110,11 @@ func (c Configuration) Validate() error {
 	}
 	if c.StartupDelay.Duration < 0 {
 		problems = append(problems, fmt.Errorf("startupDelay: want 0 or more, got %s", c.StartupDelay.Duration))
+	}
+	if c.Fidelity != nil {
+		if err := c.Fidelity.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("fidelity: %w", err))
+		}
 	}
 	return errors.Join(problems...)
 }

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -39,4 +40,117 @@ type HollowNodeConfig struct {
 	// podResources are the resource requests of the hollow-node pod on its host. Default cpu 20m, memory 64Mi.
 	// +optional
 	PodResources corev1.ResourceList `json:"podResources,omitempty"`
+
+	// profile is how near the Node's pods and kubelet come to those of a real node: Fast or Realistic. Each field below
+	// replaces one setting of the profile. Default Fast.
+	// +optional
+	Profile HollowNodeProfile `json:"profile,omitempty"`
+
+	// probes tells what becomes of readiness, liveness and startup probes: Skip or Run. Default by profile: Fast Skip,
+	// Realistic Run.
+	// +optional
+	Probes HollowProbes `json:"probes,omitempty"`
+
+	// terminationPercent is how much of its grace period a container takes to end, 0 to 100. With 0 it ends at once; with
+	// 100 it is killed when the grace period is over, and leaves the exit code 137 instead of 143. Default by profile: Fast
+	// 0, Realistic 20.
+	// +optional
+	TerminationPercent *int32 `json:"terminationPercent,omitempty"`
+
+	// imagePull tells how long image pulls take, and how many fail.
+	// +optional
+	ImagePull *HollowImagePull `json:"imagePull,omitempty"`
+
+	// kubelet has settings of the kubelet by the names that they have in a KubeletConfiguration.
+	// +optional
+	Kubelet *HollowKubelet `json:"kubelet,omitempty"`
 }
+
+// HollowNodeProfile is a set of defaults for what a hollow node does with its pods.
+type HollowNodeProfile string
+
+const (
+	// HollowNodeProfileFast makes pods Ready at once and gone at once, with as few requests and watches as possible.
+	HollowNodeProfileFast HollowNodeProfile = "Fast"
+	// HollowNodeProfileRealistic lets pods start and end in their time, with the kubelet's own defaults.
+	HollowNodeProfileRealistic HollowNodeProfile = "Realistic"
+)
+
+// HollowProbes is what a hollow node does with probes.
+type HollowProbes string
+
+const (
+	// HollowProbesSkip carries no probe out: a container that runs is started and ready.
+	HollowProbesSkip HollowProbes = "Skip"
+	// HollowProbesRun lets the kubelet's own prober decide, with the probe's delay, period and thresholds. The outcome of
+	// each probe is success, or what annotations of the pod say; nothing is sent to the pod.
+	HollowProbesRun HollowProbes = "Run"
+)
+
+// HollowImagePull is how image pulls go. An image that is there takes no time and does not fail.
+type HollowImagePull struct {
+	// bytesPerSecond is how fast the node pulls images, all of its pulls together: "0", which takes no time, or from 64Ki to
+	// 1Ti. The size of an image is made up from its name, 5 to 205 MiB. Default by profile: Fast 0, Realistic 50Mi.
+	// +optional
+	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
+
+	// failurePercent is how many of 100 pulls fail, 0 to 100. Default 0.
+	// +optional
+	FailurePercent *int32 `json:"failurePercent,omitempty"`
+
+	// seed decides which pulls fail: with the same seed, the same pulls of a Node of the same name do. Default 0.
+	// +optional
+	Seed *int64 `json:"seed,omitempty"`
+}
+
+// HollowKubelet has settings of the kubelet by the names that they have in a KubeletConfiguration.
+type HollowKubelet struct {
+	// eventRecordQPS is how many events a second are sent, 0 to 10000; 0 means any number. Default by profile: Fast 5,
+	// Realistic 50.
+	// +optional
+	EventRecordQPS *int32 `json:"eventRecordQPS,omitempty"`
+
+	// eventBurst is how many events are sent at once, 1 to 10000. Default by profile: Fast 20, Realistic 100.
+	// +optional
+	EventBurst *int32 `json:"eventBurst,omitempty"`
+
+	// registryPullQPS is how many image pulls a second are begun, 0 to 10000; 0 means any number. Default by profile: Fast
+	// 0, Realistic 5.
+	// +optional
+	RegistryPullQPS *int32 `json:"registryPullQPS,omitempty"`
+
+	// registryBurst is how many image pulls are begun at once, 1 to 10000. Default 10.
+	// +optional
+	RegistryBurst *int32 `json:"registryBurst,omitempty"`
+
+	// serializeImagePulls pulls one image after the other. Default by profile: Fast false; Realistic true, but false with
+	// maxParallelImagePulls of more than 1.
+	// +optional
+	SerializeImagePulls *bool `json:"serializeImagePulls,omitempty"`
+
+	// maxParallelImagePulls is how many images are pulled at a time, 1 to 10000, when they are not pulled one after the
+	// other. Default: any number.
+	// +optional
+	MaxParallelImagePulls *int32 `json:"maxParallelImagePulls,omitempty"`
+
+	// configMapAndSecretChangeDetectionStrategy is how the kubelet follows the ConfigMaps and Secrets of its pods: Watch,
+	// with a watch for each; Cache, which reads them again after a time; or Get, which reads them at each sync. Default by
+	// profile: Fast Cache, Realistic Watch.
+	// +optional
+	ConfigMapAndSecretChangeDetectionStrategy ChangeDetectionStrategy `json:"configMapAndSecretChangeDetectionStrategy,omitempty"`
+
+	// podCertificateRequests keeps the kubelet's watch of PodCertificateRequests, of which volumes of projected
+	// certificates are made. It is the feature gate PodCertificateRequest. Default by profile: Fast false, Realistic true.
+	// +optional
+	PodCertificateRequests *bool `json:"podCertificateRequests,omitempty"`
+}
+
+// ChangeDetectionStrategy is how a kubelet follows ConfigMaps and Secrets.
+type ChangeDetectionStrategy string
+
+// The strategies of a KubeletConfiguration.
+const (
+	ChangeDetectionGet   ChangeDetectionStrategy = "Get"
+	ChangeDetectionCache ChangeDetectionStrategy = "Cache"
+	ChangeDetectionWatch ChangeDetectionStrategy = "Watch"
+)

@@ -179,6 +179,19 @@ const (
 	// after a duration such as "30s", with an exit code (default 0). Written by users.
 	ExitAfterAnnotation = "hollowfleet.io/exit-after"
 	ExitCodeAnnotation  = "hollowfleet.io/exit-code"
+	// StartedAfterAnnotation and ReadyAfterAnnotation, on a pod that runs on a hollow node whose probes are Run, let its
+	// startup and readiness probes fail until a container has run for a duration such as "5s". ReadinessFailsAfterAnnotation
+	// and LivenessFailsAfterAnnotation let its readiness and liveness probes fail from then on. Written by users.
+	StartedAfterAnnotation        = "hollowfleet.io/started-after"
+	ReadyAfterAnnotation          = "hollowfleet.io/ready-after"
+	ReadinessFailsAfterAnnotation = "hollowfleet.io/readiness-fails-after"
+	LivenessFailsAfterAnnotation  = "hollowfleet.io/liveness-fails-after"
+	// TerminatesAfterAnnotation, on a pod that runs on a hollow node, is how long its containers take to end when they are
+	// told to, such as "5s"; they are killed when the grace period is over. Written by users.
+	TerminatesAfterAnnotation = "hollowfleet.io/terminates-after"
+	// ImagePullFailsAnnotation with the value "true", on a pod that runs on a hollow node, lets each pull of an image of it
+	// fail, for as long as it is there. Written by users.
+	ImagePullFailsAnnotation = "hollowfleet.io/image-pull-fails"
 )
 
 // DefaultDeletionPriority is the deletion priority of a Machine without DeletionPriorityAnnotation.

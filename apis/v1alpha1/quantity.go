@@ -120,3 +120,25 @@ func (c *HollowNodeConfig) UnmarshalJSON(data []byte) error {
 	c.Capacity, c.PodResources = corev1.ResourceList(decoded.Capacity), corev1.ResourceList(decoded.PodResources)
 	return nil
 }
+
+// UnmarshalJSON implements json.Unmarshaler; it bounds what the quantity costs.
+func (p *HollowImagePull) UnmarshalJSON(data []byte) error {
+	type plain HollowImagePull
+	decoded := struct {
+		plain          `json:",inline"`
+		BytesPerSecond json.RawMessage `json:"bytesPerSecond"`
+	}{}
+	if err := utiljson.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	*p = HollowImagePull(decoded.plain)
+	p.BytesPerSecond = nil
+	if raw := decoded.BytesPerSecond; len(raw) > 0 && string(raw) != "null" {
+		quantity, err := DecodeQuantity(raw)
+		if err != nil {
+			return fmt.Errorf("bytesPerSecond: %w", err)
+		}
+		p.BytesPerSecond = &quantity
+	}
+	return nil
+}

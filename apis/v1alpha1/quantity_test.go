@@ -26,6 +26,7 @@ func TestCostlyQuantitiesAreNotParsed(t *testing.T) {
 		`{"capacity":{"cpu":"\u0031e-2000000000"}}`:                        &ClusterStatus{},
 		`{"capacity":{"cpu":"` + strings.Repeat("1", 1<<20) + `"}}`:        &ClusterStatus{},
 		`{"capacity":{"memory":"1"},"podResources":{"cpu":"1e100000000"}}`: &HollowNodeConfig{},
+		`{"imagePull":{"bytesPerSecond":"` + costly + `"}}`:                &HollowNodeConfig{},
 	} {
 		if err := json.Unmarshal([]byte(name), target); err == nil {
 			t.Errorf("%.60s: decoded as %T", name, target)
@@ -49,7 +50,7 @@ func TestBoundedQuantitiesAreKept(t *testing.T) {
 		}
 	}
 	config := HollowNodeConfig{}
-	text := `{"kind":"k","apiVersion":"v","capacity":{"cpu":8,"memory":"1Gi"},"maxPods":3,"osImage":"x","startupDelay":"3s","podResources":{"cpu":"20m"}}`
+	text := `{"kind":"k","apiVersion":"v","capacity":{"cpu":8,"memory":"1Gi"},"maxPods":3,"osImage":"x","startupDelay":"3s","podResources":{"cpu":"20m"},"imagePull":{"bytesPerSecond":"50Mi","failurePercent":5}}`
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +65,8 @@ func TestEveryStructWithQuantitiesBoundsThem(t *testing.T) {
 	for _, kind := range []any{Cluster{}, MachineClass{}, Machine{}, MachineSet{}, MachineDeployment{}, HollowNodeConfig{}} {
 		holders(reflect.TypeOf(kind), found)
 	}
-	if len(found) != 3 {
-		t.Errorf("structs with quantities: %v, want three", found)
+	if len(found) != 4 {
+		t.Errorf("structs with quantities: %v, want four", found)
 	}
 	for name, bounded := range found {
 		if !bounded {

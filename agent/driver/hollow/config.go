@@ -39,35 +39,44 @@ func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, 
 	if err := json.Unmarshal(raw.Raw, &fields); err != nil || fields == nil {
 		return config, driver.Invalid(path, "no JSON object: write a %s", v1alpha1.HollowNodeConfigKind)
 	}
-	read := map[string]func(value json.RawMessage, path string) error{
-		"apiVersion":   exactly(&config.APIVersion, v1alpha1.GroupVersion.String()),
-		"kind":         exactly(&config.Kind, v1alpha1.HollowNodeConfigKind),
-		"capacity":     resources(&config.Capacity, capacityName),
-		"maxPods":      podCount(&config.MaxPods),
-		"osImage":      osImage(&config.OSImage),
-		"startupDelay": delay(&config.StartupDelay),
-		"podResources": resources(&config.PodResources, podResourceName),
+	read := map[string]setter{
+		"apiVersion":         exactly(&config.APIVersion, v1alpha1.GroupVersion.String()),
+		"kind":               exactly(&config.Kind, v1alpha1.HollowNodeConfigKind),
+		"capacity":           resources(&config.Capacity, capacityName),
+		"maxPods":            number(&config.MaxPods, minPods, maxPods),
+		"osImage":            osImage(&config.OSImage),
+		"startupDelay":       delay(&config.StartupDelay),
+		"podResources":       resources(&config.PodResources, podResourceName),
+		"profile":            oneOf(&config.Profile, v1alpha1.HollowNodeProfileFast, v1alpha1.HollowNodeProfileRealistic),
+		"probes":             oneOf(&config.Probes, v1alpha1.HollowProbesSkip, v1alpha1.HollowProbesRun),
+		"terminationPercent": number(&config.TerminationPercent, 0, maxPercent),
+		"imagePull":          imagePull(&config.ImagePull),
+		"kubelet":            kubelet(&config.Kubelet),
 	}
 	for _, required := range []string{"apiVersion", "kind"} {
 		if _, ok := fields[required]; !ok {
 			return config, driver.Invalid(path+"."+required, "missing: write apiVersion: %s and kind: %s", v1alpha1.GroupVersion, v1alpha1.HollowNodeConfigKind)
 		}
 	}
+	return config, setFields(fields, read, path, v1alpha1.HollowNodeConfigKind)
+}
+
+type setter = func(value json.RawMessage, path string) error
+
+// setFields hands each field to its setter. A field that owner, which has them, does not know is an error.
+func setFields(fields map[string]json.RawMessage, read map[string]setter, path, owner string) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		field := path + "." + name
 		set, known := read[name]
 		if !known {
-			return config, driver.Invalid(field, "unknown field: %s has %s", v1alpha1.HollowNodeConfigKind,
-				strings.Join(slices.Sorted(maps.Keys(read)), ", "))
+			return driver.Invalid(field, "unknown field: %s has %s", owner, strings.Join(slices.Sorted(maps.Keys(read)), ", "))
 		}
 		if err := set(fields[name], field); err != nil {
-			return config, err
+			return err
 		}
 	}
-	return config, nil
+	return nil
 }
-
-type setter = func(value json.RawMessage, path string) error
 
 func exactly(target *string, want string) setter {
 	return func(value json.RawMessage, path string) error {
@@ -78,13 +87,13 @@ func exactly(target *string, want string) setter {
 	}
 }
 
-func podCount(target **int32) setter {
+func number(target **int32, low, high int32) setter {
 	return func(value json.RawMessage, path string) error {
-		var number int32
-		if err := json.Unmarshal(value, &number); err != nil || number < minPods || number > maxPods {
-			return driver.Invalid(path, "want a whole number from %d to %d, got %s", minPods, maxPods, shown(value))
+		var number *int32
+		if err := json.Unmarshal(value, &number); err != nil || number == nil || *number < low || *number > high {
+			return driver.Invalid(path, "want a whole number from %d to %d, got %s", low, high, shown(value))
 		}
-		*target = &number
+		*target = number
 		return nil
 	}
 }

@@ -59,6 +59,9 @@ func resolve(cluster string, request driver.Request) (desired, error) {
 		},
 		podResources: podResourcesOf(config),
 	}
+	if d.configuration.Fidelity, err = fidelityOf(config, class.Path); err != nil {
+		return desired{}, err
+	}
 	if config.StartupDelay != nil {
 		if err := checkDelay(config.StartupDelay.Duration, request); err != nil {
 			return desired{}, err

@@ -21,6 +21,10 @@ func FuzzDecode(f *testing.F) {
 			`"maxPods":30,"osImage":"x","startupDelay":"30s","podResources":{"cpu":"20m"}}`,
 		`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","startupDelay":"2d"}`,
 		`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","hostPath":"/"}`,
+		`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","profile":"Realistic","probes":"Skip","terminationPercent":50,` +
+			`"imagePull":{"bytesPerSecond":"1e-2000000000","failurePercent":5,"seed":-1},"kubelet":{"eventRecordQPS":0,"serializeImagePulls":null}}`,
+		`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","imagePull":{"bytesPerSecond":"1e15"},"kubelet":{"maxParallelImagePulls":5,` +
+			`"configMapAndSecretChangeDetectionStrategy":"Watch"}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -35,6 +39,13 @@ func FuzzDecode(f *testing.F) {
 		written, err := json.Marshal(config)
 		if err != nil {
 			t.Fatalf("%q is accepted and cannot be written: %v", raw, err)
+		}
+		fidelity, err := fidelityOf(config, "spec.providerConfig")
+		if invalid := (*driver.InvalidConfigurationError)(nil); err != nil && !errors.As(err, &invalid) {
+			t.Fatalf("%q: the error names no field: %v", raw, err)
+		}
+		if fidelity != nil && fidelity.Validate() != nil {
+			t.Errorf("%q becomes what a hollow-node refuses: %v", raw, fidelity.Validate())
 		}
 		for name, quantity := range config.Capacity {
 			if quantityProblem(name, quantity) != "" || capacityName(string(name)) != "" {

@@ -10,12 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// exitCodeStopped is what a program without a handler for SIGTERM leaves behind. It keeps the pod of an
-// evicted Job from counting as completed.
-const exitCodeStopped = 128 + 15
-
-// container is one container. It ends by itself when its lifetime is over; that is worked out whenever
-// its state is read, so that no timer is needed.
+// container is one container. It ends by itself when its lifetime is over, or when it was told to; that is worked out
+// whenever its state is read, so that only those who wait for its end need a timer.
 type container struct {
 	// listed is what ListContainers answers; it is replaced, never changed, because callers keep it.
 	listed    *runtimeapi.Container
@@ -23,9 +19,15 @@ type container struct {
 	logPath   string
 	resources *runtimeapi.LinuxContainerResources
 	lifetime  lifetime
+	script    script
 
 	startedAt, finishedAt time.Time
 	exitCode              int32
+	// signalled is whether it was told to end, and terminatesAt when it does so by itself; zero if never.
+	signalled    bool
+	terminatesAt time.Time
+	// ended is closed when the container ends or is removed; nil while nobody waits for that.
+	ended chan struct{}
 }
 
 // CreateContainer adds a container to a sandbox.
@@ -60,6 +62,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 		logPath:   config.GetLogPath(),
 		resources: config.GetLinux().GetResources(),
 		lifetime:  parent.lifetime.in(role),
+		script:    parent.script.in(role),
 	}
 	r.containers[made.listed.Id] = made
 	return made.listed.Id, nil
@@ -95,22 +98,20 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// StopContainer ends a container at once, within any grace period. Stopping what is gone is no error.
-func (r *Runtime) StopContainer(_ context.Context, id string, _ int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c, ok := r.containers[id]; ok {
-		r.stop(c)
-	}
-	return nil
-}
-
 // RemoveContainer forgets a container.
 func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.containers, id)
+	if c, ok := r.containers[id]; ok {
+		r.remove(c)
+	}
 	return nil
+}
+
+// remove forgets a container. The caller holds the lock.
+func (r *Runtime) remove(c *container) {
+	delete(r.containers, c.listed.Id)
+	c.wake()
 }
 
 // ListContainers lists the containers that pass the filter.
@@ -197,27 +198,40 @@ func (r *Runtime) find(id string) (*container, error) {
 	return c, nil
 }
 
-// settle ends the container if its lifetime is over. The caller holds the lock.
+// settle ends the container if its time is over. The caller holds the lock.
 func (r *Runtime) settle(c *container) {
-	if c.listed.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !c.lifetime.ends {
+	if c.listed.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
 	}
-	if end := c.startedAt.Add(c.lifetime.after); !r.options.Clock.Now().Before(end) {
-		c.finish(end, c.lifetime.exitCode)
+	if end, exitCode, ends := c.end(); ends && !r.options.Clock.Now().Before(end) {
+		c.finish(end, exitCode)
 	}
 }
 
-// stop ends the container from outside. The caller holds the lock.
-func (r *Runtime) stop(c *container) {
-	r.settle(c)
-	if c.listed.State != runtimeapi.ContainerState_CONTAINER_EXITED {
-		c.finish(r.options.Clock.Now(), exitCodeStopped)
+// end is when and how the container, which runs, ends by itself: when its lifetime is over, or what it was told to has
+// taken its time.
+func (c *container) end() (at time.Time, exitCode int32, ends bool) {
+	if c.lifetime.ends {
+		at, exitCode, ends = c.startedAt.Add(c.lifetime.after), c.lifetime.exitCode, true
 	}
+	if !c.terminatesAt.IsZero() && (!ends || c.terminatesAt.Before(at)) {
+		at, exitCode, ends = c.terminatesAt, exitCodeStopped, true
+	}
+	return at, exitCode, ends
 }
 
 func (c *container) finish(at time.Time, exitCode int32) {
 	c.finishedAt, c.exitCode = at, exitCode
 	c.setState(runtimeapi.ContainerState_CONTAINER_EXITED)
+	c.wake()
+}
+
+// wake tells those who wait for the container's end.
+func (c *container) wake() {
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
+	}
 }
 
 func (c *container) setState(state runtimeapi.ContainerState) {

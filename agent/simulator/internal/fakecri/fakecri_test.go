@@ -15,17 +15,17 @@ import (
 type fixture struct {
 	*testing.T
 	*Runtime
-	clock *clocktesting.FakePassiveClock
+	clock *clocktesting.FakeClock
 }
 
 func newFixture(t *testing.T, options Options) fixture {
 	t.Helper()
-	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	clock := clocktesting.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	options.Clock = clock
 	return fixture{T: t, Runtime: New(options), clock: clock}
 }
 
-func (f fixture) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+func (f fixture) advance(d time.Duration) { f.clock.Step(d) }
 
 func (f fixture) setCIDR(cidr string) {
 	f.Helper()
@@ -227,7 +227,7 @@ func TestImagesAreShownByName(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	ctx := context.Background()
-	images := NewImages("/state")
+	images := NewImages(ImageOptions{Mountpoint: "/state"})
 	spec := &runtimeapi.ImageSpec{Image: "nginx:1.27"}
 	if response, err := images.ImageStatus(ctx, spec, false); err != nil || response.Image != nil {
 		t.Fatalf("before the pull: %v, %v", response, err)

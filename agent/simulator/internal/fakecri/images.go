@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
@@ -24,34 +22,51 @@ const (
 	imageSpread   = 200 << 20
 )
 
-// Images is the image service. Pulling an image takes no time and no space; it is remembered by name with
-// a size made up from that name, the same on every node. Its methods may be called concurrently.
+// ImageOptions describe an image service.
+type ImageOptions struct {
+	// Mountpoint is the directory whose filesystem counts as the images' one.
+	Mountpoint string
+	// BytesPerSecond is how fast all pulls together are. With 0 they take no time.
+	BytesPerSecond int64
+	// FailurePercent is how many of 100 pulls fail. Seed and Node decide which.
+	FailurePercent int32
+	Seed           int64
+	Node           string
+	// Clock defaults to the real one.
+	Clock clock.Clock
+}
+
+// Images is the image service. An image that was pulled is remembered by name with a size made up from that name, the
+// same on every node. Its methods may be called concurrently.
 type Images struct {
 	mountpoint string
+	// link is nil if pulls take no time.
+	link *link
 
-	mu     sync.Mutex
-	images map[string]*runtimeapi.Image
+	mu       sync.Mutex
+	images   map[string]*runtimeapi.Image
+	failures failures
+	// pulling has what is closed when the pull of an image that is under way ends, by the image's ID.
+	pulling map[string]chan struct{}
 }
 
 var _ internalapi.ImageManagerService = &Images{}
 
-// NewImages returns an image service without images. The mountpoint is the directory whose filesystem
-// counts as the images' one.
-func NewImages(mountpoint string) *Images {
-	return &Images{mountpoint: mountpoint, images: map[string]*runtimeapi.Image{}}
-}
-
-// PullImage remembers the image and returns its ID.
-func (s *Images) PullImage(_ context.Context, image *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
-	name := image.GetImage()
-	if name == "" {
-		return "", status.Error(codes.InvalidArgument, "image.image: required")
+// NewImages returns an image service without images.
+func NewImages(options ImageOptions) *Images {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
 	}
-	made := makeImage(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.images[made.Id] = made
-	return made.Id, nil
+	made := &Images{
+		mountpoint: options.Mountpoint,
+		images:     map[string]*runtimeapi.Image{},
+		failures:   failures{percent: options.FailurePercent, seed: options.Seed, node: options.Node},
+		pulling:    map[string]chan struct{}{},
+	}
+	if options.BytesPerSecond > 0 {
+		made.link = newLink(options.BytesPerSecond, options.Clock)
+	}
+	return made
 }
 
 func makeImage(name string) *runtimeapi.Image {

@@ -38,9 +38,9 @@ func lifetimeOf(annotations map[string]string) (lifetime, error) {
 	if !ends {
 		return lifetime{}, nil
 	}
-	after, err := time.ParseDuration(text)
-	if err != nil || after < 0 {
-		return lifetime{}, fmt.Errorf("annotation %s: want a duration such as 30s, got %q", ExitAfterAnnotation, text)
+	after, err := parseAfter(ExitAfterAnnotation, text)
+	if err != nil {
+		return lifetime{}, err
 	}
 	life := lifetime{ends: true, after: after}
 	if text, ok := annotations[ExitCodeAnnotation]; ok {

@@ -31,8 +31,11 @@ type Options struct {
 	// RoleOf tells what a container is for, which the CRI does not say. Nil means that every container
 	// is a main container.
 	RoleOf func(namespace, pod, container string) Role
+	// TerminationPercent is how much of its grace period a container takes to end, 0 to 100. With 0 it ends at once, with
+	// 100 it is killed at the end.
+	TerminationPercent int32
 	// Clock defaults to the real one.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 }
 
 // Runtime is the runtime service. Its methods may be called concurrently.

@@ -18,6 +18,7 @@ type sandbox struct {
 	namespace *runtimeapi.NamespaceOption
 	addresses []netip.Addr
 	lifetime  lifetime
+	script    script
 }
 
 // RunPodSandbox creates a sandbox that is ready at once. Unless the pod uses the host's network it gets an
@@ -30,6 +31,10 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 	if err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
 	}
+	said, err := scriptOf(config.GetAnnotations())
+	if err != nil {
+		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
 	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	hostNetwork := options.GetNetwork() == runtimeapi.NamespaceMode_NODE
 	if !hostNetwork && !r.haveRanges() {
@@ -38,7 +43,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	made := &sandbox{namespace: options, lifetime: life, listed: &runtimeapi.PodSandbox{
+	made := &sandbox{namespace: options, lifetime: life, script: said, listed: &runtimeapi.PodSandbox{
 		Id:             newID(),
 		Metadata:       config.GetMetadata(),
 		State:          runtimeapi.PodSandboxState_SANDBOX_READY,
@@ -99,9 +104,9 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, id string) error {
 	if !ok {
 		return nil
 	}
-	for containerID, c := range r.containers {
+	for _, c := range r.containers {
 		if c.listed.PodSandboxId == id {
-			delete(r.containers, containerID)
+			r.remove(c)
 		}
 	}
 	r.addresses.release(found.addresses)

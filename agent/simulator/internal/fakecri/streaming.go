@@ -12,12 +12,20 @@ import (
 // errNoProcess answers what needs a real process inside the container.
 var errNoProcess = status.Error(codes.Unimplemented, "a hollow container has no process")
 
-// ExecSync succeeds without output, so that exec hooks and probes do.
-func (r *Runtime) ExecSync(_ context.Context, id string, _ []string, _ time.Duration) ([]byte, []byte, error) {
+// ExecSync succeeds without output, so that exec hooks do. A probe's command succeeds or fails as the pod's annotations
+// say.
+func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) ([]byte, []byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, err := r.find(id)
-	return nil, nil, err
+	c, err := r.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if probe, ok := probeOf(command); ok {
+		output, err := probe.result(c.script, r.options.Clock.Since(c.startedAt))
+		return output, nil, err
+	}
+	return nil, nil, nil
 }
 
 // Exec is not possible.

@@ -47,7 +47,7 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setFeatureGates(); err != nil {
+	if err := setFeatureGates(c); err != nil {
 		return nil, fmt.Errorf("setting feature gates: %w", err)
 	}
 	pods := &podIndex{}
@@ -56,7 +56,7 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 		options:       options,
 		settings:      settings,
 		runtime:       newRuntime(c, options, pods),
-		images:        fakecri.NewImages(options.StateDir),
+		images:        newImages(c, options.StateDir),
 		pods:          pods,
 	}, nil
 }
@@ -75,6 +75,9 @@ func (n *node) clients(config *rest.Config) (clients, error) {
 	heartbeat.QPS, heartbeat.Timeout = -1, n.settings.NodeStatusUpdateFrequency.Duration
 	events := rest.CopyConfig(config)
 	events.QPS, events.Burst = float32(n.settings.EventRecordQPS), int(n.settings.EventBurst)
+	if n.settings.EventRecordQPS == 0 {
+		events.QPS = -1 // No limit, as for a kubelet; the client takes 0 for its default.
+	}
 
 	var made clients
 	var problems [3]error
@@ -104,7 +107,7 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	deferRecorder(dependencies, recorder)
 
 	var tuning error
-	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = tune(k) }}
+	dependencies.Options = []kubelet.Option{func(k *kubelet.Kubelet) { tuning = n.tune(k) }}
 	built, err = n.newKubelet(ctx, dependencies)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the kubelet: %w", err)
@@ -120,11 +123,10 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 }
 
 func (n *node) dependencies(ctx context.Context, made clients) *kubelet.Dependencies {
-	return &kubelet.Dependencies{
+	dependencies := &kubelet.Dependencies{
 		KubeClient:                n.registration.wrap(made.main),
 		HeartbeatClient:           n.registration.wrap(made.heartbeat),
 		EventClient:               made.events,
-		ProbeManager:              succeedingProbes{},
 		RemoteRuntimeService:      n.runtime,
 		RemoteImageService:        n.images,
 		CAdvisorInterface:         newMachine(n.configuration, n.images.UsedBytes),
@@ -138,6 +140,15 @@ func (n *node) dependencies(ctx context.Context, made clients) *kubelet.Dependen
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(klog.FromContext(ctx)),
 	}
+	if !n.runsProbes() {
+		dependencies.ProbeManager = succeedingProbes{}
+	}
+	return dependencies
+}
+
+// runsProbes tells whether the kubelet has its own prober.
+func (n *node) runsProbes() bool {
+	return n.configuration.EffectiveFidelity().Probes == contract.ProbesRun
 }
 
 // newKubelet calls the kubelet's constructor, most of whose arguments are options of its command line.

@@ -14,20 +14,27 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/prober"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/kubeletversion"
 )
 
@@ -41,7 +48,11 @@ func TestKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	restoreFeatures(t)
 	configuration := testConfiguration()
+	// Fast has its own prober instead of the kubelet's, and changes nothing else that is private.
+	realistic := contract.Realistic()
+	configuration.Fidelity = &realistic
 	configuration.Capacity["example.com/gpu"] = configuration.Capacity[corev1.ResourceCPU]
 	n, err := newNode(configuration, testOptions(t, configuration))
 	if err != nil {
@@ -63,9 +74,26 @@ func TestKubelet(t *testing.T) {
 	}
 	checkSandboxStatusIsOrdered(t, k)
 	checkHooksAreKept(t, k)
+	checkProbesAreKept(t, k, n.runtime)
+	if !utilfeature.DefaultFeatureGate.Enabled(features.PodCertificateRequest) {
+		t.Error("the kubelet does not watch PodCertificateRequests, which the configuration asks for")
+	}
 	if utilfeature.DefaultFeatureGate.Enabled(features.UserNamespacesSupport) {
 		t.Error("the kubelet has user namespaces, for which it reads /etc/passwd")
 	}
+}
+
+// restoreFeatures turns all features on again at the end of the test: with one that is locked and off, the kubelet's
+// defaults cannot be computed.
+func restoreFeatures(t *testing.T) {
+	t.Helper()
+	field, err := enabledFeatures.of(utilfeature.DefaultMutableFeatureGate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enabled := field.Addr().Interface().(*atomic.Value)
+	before := enabled.Load()
+	t.Cleanup(func() { enabled.Store(before) })
 }
 
 // checkHooksAreKept fails if an HTTP hook is sent to the pod's address.
@@ -87,6 +115,73 @@ func checkHooksAreKept(t *testing.T, k *kubelet.Kubelet) {
 	if n := requests.Load(); n > 0 {
 		t.Errorf("an HTTP hook sent %d requests out of the process", n)
 	}
+}
+
+// checkProbesAreKept fails if the kubelet's prober does not make a container ready, or does so by a request to the pod.
+func checkProbesAreKept(t *testing.T, k *kubelet.Kubelet, runtime *fakecri.Runtime) {
+	t.Helper()
+	probes, err := getField[prober.Manager](k, probeManager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses, err := getField[status.Manager](k, statusManager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer server.Close()
+	address := server.Listener.Addr().(*net.TCPAddr)
+	handler := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: address.IP.String(), Port: intstr.FromInt(address.Port)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probed", UID: "3"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c", ReadinessProbe: &corev1.Probe{
+		ProbeHandler: handler, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1,
+	}}}
+	probed := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "c", ContainerID: "hollow://" + runContainer(t, runtime, pod),
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, Started: new(true),
+	}}}
+	statuses.SetPodStatus(klog.Background(), pod, probed)
+	probes.AddPod(t.Context(), pod)
+	defer probes.RemovePod(pod)
+	if probes.UpdatePodStatus(t.Context(), pod, &probed); probed.ContainerStatuses[0].Ready {
+		t.Error("a container is ready before its first probe")
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		probes.UpdatePodStatus(ctx, pod, &probed)
+		return probed.ContainerStatuses[0].Ready, nil
+	})
+	if err != nil {
+		t.Errorf("the container is not ready: %v", err)
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("a probe sent %d requests out of the process", n)
+	}
+}
+
+// runContainer runs the first container of a pod without a kubelet, and returns its ID.
+func runContainer(t *testing.T, runtime *fakecri.Runtime, pod *corev1.Pod) string {
+	t.Helper()
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID)},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+		}},
+	}
+	sandbox, err := runtime.RunPodSandbox(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := runtime.CreateContainer(t.Context(), sandbox, &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: pod.Spec.Containers[0].Name}, Image: &runtimeapi.ImageSpec{Image: "x"},
+	}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // checkSandboxStatusIsOrdered fails if what the kubelet says of a ready sandbox can come after what it says of

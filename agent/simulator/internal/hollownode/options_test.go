@@ -126,7 +126,9 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 	}
 	for _, name := range []string{
 		hollowLabel, versionSourceLabel, versionBuiltIn, versionReported,
-		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation,
+		fakecri.ExitAfterAnnotation, fakecri.ExitCodeAnnotation, fakecri.StartedAfterAnnotation, fakecri.ReadyAfterAnnotation,
+		fakecri.ReadinessFailsAfterAnnotation, fakecri.LivenessFailsAfterAnnotation, fakecri.TerminatesAfterAnnotation,
+		fakecri.ImagePullFailsAnnotation,
 	} {
 		if !strings.Contains(string(text), `"`+name+`"`) {
 			t.Errorf("apis/v1alpha1 has no constant %q", name)

@@ -35,6 +35,20 @@ func newRuntime(c contract.Configuration, options Options, pods *podIndex) *fake
 		FallbackPodCIDR: fallbackPodCIDR(options.BindAddress, c.NodeName),
 		PodCIDRGrace:    podCIDRGrace,
 		RoleOf:          pods.roleOf,
+
+		TerminationPercent: c.EffectiveFidelity().TerminationPercent,
+	})
+}
+
+// newImages makes the image service of a configuration.
+func newImages(c contract.Configuration, stateDir string) *fakecri.Images {
+	pull := c.EffectiveFidelity().ImagePull
+	return fakecri.NewImages(fakecri.ImageOptions{
+		Mountpoint:     stateDir,
+		BytesPerSecond: pull.BytesPerSecond,
+		FailurePercent: pull.FailurePercent,
+		Seed:           pull.Seed,
+		Node:           c.NodeName,
 	})
 }
 

@@ -35,6 +35,8 @@ var (
 		"the kubelet reports a ready sandbox beside the start of its containers, and overwrites the status of one that starts in between"}
 	hookRunner = private{"containerRuntime.runner",
 		"an HTTP hook would be sent to the made-up address of its pod, which may be that of a real machine"}
+	probeManager = private{"probeManager",
+		"a probe would be sent to the made-up address of its pod, which may be that of a real machine"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )

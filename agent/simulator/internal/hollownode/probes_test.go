@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
@@ -52,6 +53,40 @@ func TestProbesFollowTheContainers(t *testing.T) {
 				t.Errorf("want ready %t, started %t; got %t, %v", test.ready, test.started, got.Ready, got.Started)
 			}
 		})
+	}
+}
+
+// Whatever a probe would do, it becomes a command that the runtime answers; its times and thresholds stay.
+func TestProbesAreKeptInTheProcess(t *testing.T) {
+	probe := func(handler corev1.ProbeHandler) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: handler, InitialDelaySeconds: 3, PeriodSeconds: 7, FailureThreshold: 2, TerminationGracePeriodSeconds: ptr.To[int64](9)}
+	}
+	pod := rolesPod()
+	pod.Spec.InitContainers[1].StartupProbe = probe(corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 80}})
+	pod.Spec.Containers[0].ReadinessProbe = probe(corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "10.0.0.7"}})
+	pod.Spec.Containers[0].LivenessProbe = probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.7"}})
+	pod.Spec.Containers[0].StartupProbe = probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}})
+	before := pod.DeepCopy()
+	kept := withKeptProbes(pod)
+	if !equality.Semantic.DeepEqual(pod, before) {
+		t.Error("the kubelet's own pod was changed")
+	}
+	for _, test := range []struct {
+		probe *corev1.Probe
+		kind  fakecri.Probe
+	}{
+		{kept.Spec.InitContainers[1].StartupProbe, fakecri.StartupProbe},
+		{kept.Spec.Containers[0].StartupProbe, fakecri.StartupProbe},
+		{kept.Spec.Containers[0].ReadinessProbe, fakecri.ReadinessProbe},
+		{kept.Spec.Containers[0].LivenessProbe, fakecri.LivenessProbe},
+	} {
+		want := probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: test.kind.Command()}})
+		if !equality.Semantic.DeepEqual(test.probe, want) {
+			t.Errorf("%s probe: got %+v, want %+v", test.kind, test.probe, want)
+		}
+	}
+	if init := kept.Spec.InitContainers[0]; init.StartupProbe != nil || init.ReadinessProbe != nil || init.LivenessProbe != nil {
+		t.Error("a container without probes got one")
 	}
 }
 

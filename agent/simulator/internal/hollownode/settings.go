@@ -60,22 +60,35 @@ func kubeletSettings(c contract.Configuration, stateDir string) (*kubeletconfig.
 	settings.ProtectKernelDefaults = false
 	settings.FailSwapOn = false
 
-	settings.SerializeImagePulls = false
-	settings.RegistryPullQPS = 0
 	settings.ImageGCHighThresholdPercent, settings.ImageGCLowThresholdPercent = 85, 80
 
-	settings.ConfigMapAndSecretChangeDetectionStrategy = kubeletconfig.TTLCacheChangeDetectionStrategy
 	settings.VolumeStatsAggPeriod = metav1.Duration{Duration: -time.Second} // off
 	settings.ContainerLogMaxSize = "-1"                                     // no rotation
-	settings.EventRecordQPS, settings.EventBurst = 5, 20
+	setKubelet(settings, c.EffectiveFidelity().Kubelet)
 	return settings, nil
 }
 
-// setFeatureGates turns off features that hold a watch open for something no hollow pod uses, and user
-// namespaces, for which a kubelet wants to read /etc/passwd: an image made from scratch has none.
-func setFeatureGates() error {
+// setKubelet sets what the configuration says of the kubelet.
+func setKubelet(settings *kubeletconfig.KubeletConfiguration, k contract.Kubelet) {
+	settings.EventRecordQPS, settings.EventBurst = k.EventRecordQPS, k.EventBurst
+	settings.RegistryPullQPS, settings.RegistryBurst = k.RegistryPullQPS, k.RegistryBurst
+	settings.SerializeImagePulls = k.SerializeImagePulls
+	if k.MaxParallelImagePulls > 0 {
+		settings.MaxParallelImagePulls = &k.MaxParallelImagePulls
+	}
+	settings.ConfigMapAndSecretChangeDetectionStrategy = map[string]kubeletconfig.ResourceChangeDetectionStrategy{
+		contract.ChangeDetectionGet:   kubeletconfig.GetChangeDetectionStrategy,
+		contract.ChangeDetectionCache: kubeletconfig.TTLCacheChangeDetectionStrategy,
+		contract.ChangeDetectionWatch: kubeletconfig.WatchChangeDetectionStrategy,
+	}[k.ConfigMapAndSecretChangeDetectionStrategy]
+}
+
+// setFeatureGates turns off what holds a watch open for something that hardly any pod uses, unless the configuration
+// asks for it, and user namespaces, for which a kubelet wants to read /etc/passwd: an image made from scratch has none.
+func setFeatureGates(c contract.Configuration) error {
 	gates := utilfeature.DefaultMutableFeatureGate
-	if err := gates.SetFromMap(map[string]bool{string(features.PodCertificateRequest): false}); err != nil {
+	watched := c.EffectiveFidelity().Kubelet.PodCertificateRequests
+	if err := gates.SetFromMap(map[string]bool{string(features.PodCertificateRequest): watched}); err != nil {
 		return err
 	}
 	return disableLocked(gates, features.UserNamespacesSupport)

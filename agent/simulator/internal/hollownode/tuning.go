@@ -16,8 +16,13 @@ import (
 )
 
 // tune changes what a kubelet offers no option for. The private fields that it reaches into are listed in private.go.
-func tune(k *kubelet.Kubelet) error {
+func (n *node) tune(k *kubelet.Kubelet) error {
+	var probes error
+	if n.runsProbes() {
+		probes = keepProbes(k)
+	}
 	return errors.Join(
+		probes,
 		setField(k, nodeIPValidator, func(net.IP) error { return nil }),
 		setField(k, pluginManager, pluginmanager.PluginManager(noPlugins{})),
 		paceVolumes(k),

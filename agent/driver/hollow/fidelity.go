@@ -1,0 +1,168 @@
+package hollow
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const maxPercent = 100
+
+// fidelityOf is what config makes of its profile; nil if that is Fast, so that a Machine which asks for what it has
+// keeps its pod.
+func fidelityOf(config v1alpha1.HollowNodeConfig, path string) (*hollownode.Fidelity, error) {
+	fidelity := hollownode.Fast()
+	if config.Profile == v1alpha1.HollowNodeProfileRealistic {
+		fidelity = hollownode.Realistic()
+	}
+	if config.Probes != "" {
+		fidelity.Probes = string(config.Probes)
+	}
+	replace(&fidelity.TerminationPercent, config.TerminationPercent)
+	if pull := config.ImagePull; pull != nil {
+		if pull.BytesPerSecond != nil {
+			fidelity.ImagePull.BytesPerSecond = pull.BytesPerSecond.Value()
+		}
+		replace(&fidelity.ImagePull.FailurePercent, pull.FailurePercent)
+		replace(&fidelity.ImagePull.Seed, pull.Seed)
+	}
+	if fidelity.ImagePull.FailurePercent == 0 {
+		fidelity.ImagePull.Seed = 0 // It decides nothing.
+	}
+	if err := setKubelet(&fidelity.Kubelet, config.Kubelet, path); err != nil {
+		return nil, err
+	}
+	if fidelity == hollownode.Fast() {
+		return nil, nil
+	}
+	return &fidelity, nil
+}
+
+func setKubelet(kubelet *hollownode.Kubelet, config *v1alpha1.HollowKubelet, path string) error {
+	if config == nil {
+		return nil
+	}
+	replace(&kubelet.EventRecordQPS, config.EventRecordQPS)
+	replace(&kubelet.EventBurst, config.EventBurst)
+	replace(&kubelet.RegistryPullQPS, config.RegistryPullQPS)
+	replace(&kubelet.RegistryBurst, config.RegistryBurst)
+	replace(&kubelet.MaxParallelImagePulls, config.MaxParallelImagePulls)
+	parallel := kubelet.MaxParallelImagePulls > 1
+	switch serialize := config.SerializeImagePulls; {
+	case serialize == nil:
+		// The kubelet's own default.
+		kubelet.SerializeImagePulls = kubelet.SerializeImagePulls && !parallel
+	case *serialize && parallel:
+		return driver.Invalid(path+".kubelet.maxParallelImagePulls",
+			"%d images cannot be pulled at a time one after the other: set serializeImagePulls to false, or remove one of the two", kubelet.MaxParallelImagePulls)
+	default:
+		kubelet.SerializeImagePulls = *serialize
+	}
+	if config.ConfigMapAndSecretChangeDetectionStrategy != "" {
+		kubelet.ConfigMapAndSecretChangeDetectionStrategy = string(config.ConfigMapAndSecretChangeDetectionStrategy)
+	}
+	replace(&kubelet.PodCertificateRequests, config.PodCertificateRequests)
+	return nil
+}
+
+func replace[T any](target, with *T) {
+	if with != nil {
+		*target = *with
+	}
+}
+
+func imagePull(target **v1alpha1.HollowImagePull) setter {
+	return func(value json.RawMessage, path string) error {
+		pull := &v1alpha1.HollowImagePull{}
+		*target = pull
+		return object(value, path, "imagePull", map[string]setter{
+			"bytesPerSecond": byteRate(&pull.BytesPerSecond),
+			"failurePercent": number(&pull.FailurePercent, 0, maxPercent),
+			"seed":           seed(&pull.Seed),
+		})
+	}
+}
+
+func kubelet(target **v1alpha1.HollowKubelet) setter {
+	return func(value json.RawMessage, path string) error {
+		k := &v1alpha1.HollowKubelet{}
+		*target = k
+		return object(value, path, "kubelet", map[string]setter{
+			"eventRecordQPS":        number(&k.EventRecordQPS, 0, hollownode.MaxRate),
+			"eventBurst":            number(&k.EventBurst, 1, hollownode.MaxRate),
+			"registryPullQPS":       number(&k.RegistryPullQPS, 0, hollownode.MaxRate),
+			"registryBurst":         number(&k.RegistryBurst, 1, hollownode.MaxRate),
+			"serializeImagePulls":   boolean(&k.SerializeImagePulls),
+			"maxParallelImagePulls": number(&k.MaxParallelImagePulls, 1, hollownode.MaxRate),
+			"configMapAndSecretChangeDetectionStrategy": oneOf(&k.ConfigMapAndSecretChangeDetectionStrategy,
+				v1alpha1.ChangeDetectionWatch, v1alpha1.ChangeDetectionCache, v1alpha1.ChangeDetectionGet),
+			"podCertificateRequests": boolean(&k.PodCertificateRequests),
+		})
+	}
+}
+
+// object reads an object of the fields that read has setters for.
+func object(value json.RawMessage, path, owner string, read map[string]setter) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(value, &fields); err != nil || fields == nil {
+		return driver.Invalid(path, "want an object, got %s", shown(value))
+	}
+	return setFields(fields, read, path, owner)
+}
+
+func oneOf[T ~string](target *T, allowed ...T) setter {
+	return func(value json.RawMessage, path string) error {
+		var text T
+		if err := json.Unmarshal(value, &text); err != nil || !slices.Contains(allowed, text) {
+			names := make([]string, len(allowed))
+			for i, name := range allowed {
+				names[i] = string(name)
+			}
+			return driver.Invalid(path, "want %s, got %s", strings.Join(names, " or "), shown(value))
+		}
+		*target = text
+		return nil
+	}
+}
+
+func boolean(target **bool) setter {
+	return func(value json.RawMessage, path string) error {
+		if err := json.Unmarshal(value, target); err != nil || *target == nil {
+			return driver.Invalid(path, "want true or false, got %s", shown(value))
+		}
+		return nil
+	}
+}
+
+func seed(target **int64) setter {
+	return func(value json.RawMessage, path string) error {
+		if err := json.Unmarshal(value, target); err != nil || *target == nil {
+			return driver.Invalid(path, "want a whole number, got %s", shown(value))
+		}
+		return nil
+	}
+}
+
+// byteRate reads a quantity of bytes per second.
+func byteRate(target **resource.Quantity) setter {
+	return func(value json.RawMessage, path string) error {
+		quantity, err := v1alpha1.DecodeQuantity(value)
+		if err != nil || !isByteRate(quantity) {
+			return driver.Invalid(path, `want bytes per second such as "50Mi", from 64Ki to 1Ti, or "0" for pulls that take no time, got %s`, shown(value))
+		}
+		*target = &quantity
+		return nil
+	}
+}
+
+// isByteRate tells whether a node can pull images at that rate.
+func isByteRate(rate resource.Quantity) bool {
+	low, high := *resource.NewQuantity(hollownode.MinBytesPerSecond, resource.BinarySI), *resource.NewQuantity(hollownode.MaxBytesPerSecond, resource.BinarySI)
+	return rate.IsZero() || rate.Cmp(low) >= 0 && rate.Cmp(high) <= 0
+}

@@ -1,0 +1,68 @@
+package hollownode
+
+import (
+	"testing"
+
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+
+	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
+)
+
+// settled is what the profiles set of a kubelet's configuration.
+func settled(s *kubeletconfig.KubeletConfiguration) contract.Kubelet {
+	strategies := map[kubeletconfig.ResourceChangeDetectionStrategy]string{
+		kubeletconfig.GetChangeDetectionStrategy:      contract.ChangeDetectionGet,
+		kubeletconfig.TTLCacheChangeDetectionStrategy: contract.ChangeDetectionCache,
+		kubeletconfig.WatchChangeDetectionStrategy:    contract.ChangeDetectionWatch,
+	}
+	settled := contract.Kubelet{
+		EventRecordQPS: s.EventRecordQPS, EventBurst: s.EventBurst,
+		RegistryPullQPS: s.RegistryPullQPS, RegistryBurst: s.RegistryBurst, SerializeImagePulls: s.SerializeImagePulls,
+		ConfigMapAndSecretChangeDetectionStrategy: strategies[s.ConfigMapAndSecretChangeDetectionStrategy],
+	}
+	if s.MaxParallelImagePulls != nil {
+		settled.MaxParallelImagePulls = *s.MaxParallelImagePulls
+	}
+	return settled
+}
+
+func TestTheKubeletHasTheSettingsOfTheConfiguration(t *testing.T) {
+	changed := contract.Fast()
+	changed.Kubelet.MaxParallelImagePulls = 7
+	changed.Kubelet.ConfigMapAndSecretChangeDetectionStrategy = contract.ChangeDetectionGet
+	realistic := contract.Realistic()
+	for name, test := range map[string]struct {
+		fidelity *contract.Fidelity
+		want     contract.Kubelet
+	}{
+		"nothing":   {nil, contract.Kubelet{EventRecordQPS: 5, EventBurst: 20, RegistryBurst: 10, ConfigMapAndSecretChangeDetectionStrategy: "Cache"}},
+		"changed":   {&changed, contract.Kubelet{EventRecordQPS: 5, EventBurst: 20, RegistryBurst: 10, MaxParallelImagePulls: 7, ConfigMapAndSecretChangeDetectionStrategy: "Get"}},
+		"Realistic": {&realistic, settled(upstreamDefaults(t))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configuration := testConfiguration()
+			configuration.Fidelity = test.fidelity
+			settings, err := kubeletSettings(configuration, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := settled(settings); got != test.want {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// upstreamDefaults is what a kubelet has whose configuration says nothing.
+func upstreamDefaults(t *testing.T) *kubeletconfig.KubeletConfiguration {
+	t.Helper()
+	var versioned kubeletconfigv1beta1.KubeletConfiguration
+	v1beta1.SetDefaults_KubeletConfiguration(&versioned)
+	settings := &kubeletconfig.KubeletConfiguration{}
+	if err := v1beta1.Convert_v1beta1_KubeletConfiguration_To_config_KubeletConfiguration(&versioned, settings, nil); err != nil {
+		t.Fatal(err)
+	}
+	return settings
+}

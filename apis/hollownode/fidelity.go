@@ -1,0 +1,144 @@
+package hollownode
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Values of Fidelity.Probes.
+const (
+	ProbesSkip = "Skip"
+	ProbesRun  = "Run"
+)
+
+// Values of Kubelet.ConfigMapAndSecretChangeDetectionStrategy.
+const (
+	ChangeDetectionGet   = "Get"
+	ChangeDetectionCache = "Cache"
+	ChangeDetectionWatch = "Watch"
+)
+
+// Bounds of the settings, for what writes and what reads them.
+const (
+	// MinBytesPerSecond and MaxBytesPerSecond bound ImagePull.BytesPerSecond unless it is 0.
+	MinBytesPerSecond = 64 << 10
+	MaxBytesPerSecond = 1 << 40
+	// MaxRate bounds all rates, bursts and numbers of parallel pulls.
+	MaxRate = 10000
+)
+
+// Fidelity is how near pods and kubelet come to those of a real node. A hollow-node has no defaults for single fields
+// of it: they are all what the file says, which follow from the agent's Fast or Realistic.
+type Fidelity struct {
+	// Probes is ProbesSkip, by which a container that runs is ready, or ProbesRun.
+	Probes string `json:"probes"`
+	// TerminationPercent is how much of its grace period a container takes to end, 0 to 100. With 100 it is killed.
+	TerminationPercent int32 `json:"terminationPercent"`
+	// ImagePull is how image pulls go.
+	ImagePull ImagePull `json:"imagePull"`
+	// Kubelet has settings of the kubelet, by their names in a KubeletConfiguration.
+	Kubelet Kubelet `json:"kubelet"`
+}
+
+// ImagePull is how long image pulls take, and how many fail.
+type ImagePull struct {
+	// BytesPerSecond is how fast the node pulls, all its pulls together; 0 takes no time.
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+	// FailurePercent is how many of 100 pulls fail; Seed decides which.
+	FailurePercent int32 `json:"failurePercent"`
+	Seed           int64 `json:"seed"`
+}
+
+// Kubelet has settings of the kubelet.
+type Kubelet struct {
+	// EventRecordQPS and RegistryPullQPS are events and pulls per second; 0 means any number.
+	EventRecordQPS  int32 `json:"eventRecordQPS"`
+	EventBurst      int32 `json:"eventBurst"`
+	RegistryPullQPS int32 `json:"registryPullQPS"`
+	RegistryBurst   int32 `json:"registryBurst"`
+	// SerializeImagePulls pulls one image after the other.
+	SerializeImagePulls bool `json:"serializeImagePulls"`
+	// MaxParallelImagePulls is how many images are pulled at a time if they are not serialized; 0 means any number.
+	MaxParallelImagePulls int32 `json:"maxParallelImagePulls"`
+	// ConfigMapAndSecretChangeDetectionStrategy is ChangeDetectionGet, ChangeDetectionCache or ChangeDetectionWatch.
+	ConfigMapAndSecretChangeDetectionStrategy string `json:"configMapAndSecretChangeDetectionStrategy"`
+	// PodCertificateRequests keeps the watch of PodCertificateRequests.
+	PodCertificateRequests bool `json:"podCertificateRequests"`
+}
+
+// Fast makes pods Ready at once and gone at once, with as few requests and watches as possible. It is what a
+// Configuration without Fidelity means; a change of it changes the nodes that run.
+func Fast() Fidelity {
+	return Fidelity{
+		Probes: ProbesSkip,
+		Kubelet: Kubelet{
+			EventRecordQPS: 5, EventBurst: 20,
+			RegistryBurst: 10,
+			ConfigMapAndSecretChangeDetectionStrategy: ChangeDetectionCache,
+		},
+	}
+}
+
+// Realistic lets pods start and end in their time, and has the kubelet's own defaults. Containers take a fifth of
+// their grace period, 6 of the default 30 seconds: most programs end when they are told to, and few at once.
+func Realistic() Fidelity {
+	return Fidelity{
+		Probes:             ProbesRun,
+		TerminationPercent: 20,
+		ImagePull:          ImagePull{BytesPerSecond: 50 << 20},
+		Kubelet: Kubelet{
+			EventRecordQPS: 50, EventBurst: 100,
+			RegistryPullQPS: 5, RegistryBurst: 10,
+			SerializeImagePulls:                       true,
+			ConfigMapAndSecretChangeDetectionStrategy: ChangeDetectionWatch,
+			PodCertificateRequests:                    true,
+		},
+	}
+}
+
+// EffectiveFidelity is what c says, or Fast.
+func (c Configuration) EffectiveFidelity() Fidelity {
+	if c.Fidelity == nil {
+		return Fast()
+	}
+	return *c.Fidelity
+}
+
+// Validate reports every setting that no node can have.
+func (f Fidelity) Validate() error {
+	problems := []error{
+		oneOf("probes", f.Probes, ProbesSkip, ProbesRun),
+		within("terminationPercent", int64(f.TerminationPercent), 0, 100),
+		within("imagePull.failurePercent", int64(f.ImagePull.FailurePercent), 0, 100),
+		within("kubelet.eventRecordQPS", int64(f.Kubelet.EventRecordQPS), 0, MaxRate),
+		within("kubelet.eventBurst", int64(f.Kubelet.EventBurst), 1, MaxRate),
+		within("kubelet.registryPullQPS", int64(f.Kubelet.RegistryPullQPS), 0, MaxRate),
+		within("kubelet.registryBurst", int64(f.Kubelet.RegistryBurst), 1, MaxRate),
+		within("kubelet.maxParallelImagePulls", int64(f.Kubelet.MaxParallelImagePulls), 0, MaxRate),
+		oneOf("kubelet.configMapAndSecretChangeDetectionStrategy", f.Kubelet.ConfigMapAndSecretChangeDetectionStrategy,
+			ChangeDetectionGet, ChangeDetectionCache, ChangeDetectionWatch),
+	}
+	if rate := f.ImagePull.BytesPerSecond; rate != 0 {
+		problems = append(problems, within("imagePull.bytesPerSecond", rate, MinBytesPerSecond, MaxBytesPerSecond))
+	}
+	if f.Kubelet.SerializeImagePulls && f.Kubelet.MaxParallelImagePulls > 1 {
+		problems = append(problems, errors.New("kubelet.maxParallelImagePulls: want 0 or 1 with serializeImagePulls"))
+	}
+	return errors.Join(problems...)
+}
+
+func within(field string, value, low, high int64) error {
+	if value < low || value > high {
+		return fmt.Errorf("%s: want a number from %d to %d, got %d", field, low, high, value)
+	}
+	return nil
+}
+
+func oneOf(field, value string, allowed ...string) error {
+	for _, one := range allowed {
+		if value == one {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: want one of %q, got %q", field, allowed, value)
+}
