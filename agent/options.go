@@ -27,6 +27,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // Defaults of Options.
@@ -85,6 +86,8 @@ type Options struct {
 	ThawPeriod             time.Duration
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
 	HealthAddress, MetricsAddress, PprofAddress string
+	// Tracing says which traces and metrics are sent, and where to. Default: none.
+	Tracing telemetry.Options
 	// Drivers are providers beside the built-in "hollow", by name.
 	Drivers map[string]driver.Factory
 	// Version of the agent. Default "dev".
@@ -119,7 +122,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
-	problems = append(problems, o.checkThaw())
+	problems = append(problems, o.checkThaw(), o.Tracing.Validate())
 	if o.CertificateLifetime == 0 {
 		o.CertificateLifetime = DefaultCertificateLifetime
 	}

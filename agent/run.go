@@ -25,6 +25,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // joinInterval is how often an agent that waits for its cluster to be accepted looks again.
@@ -36,6 +37,7 @@ type agent struct {
 	clock    clock.WithTicker
 	started  time.Time
 	registry *prometheus.Registry
+	exporter *telemetry.Exporter
 
 	way               way
 	hub, target, host *rest.Config
@@ -80,6 +82,10 @@ func Run(ctx context.Context, options Options) error {
 	}
 	a := &agent{Options: options, clock: clock.RealClock{}, registry: prometheus.NewRegistry()}
 	a.started = a.clock.Now()
+	if err := a.export(ctx); err != nil {
+		return err
+	}
+	defer a.exporter.Close(a.Log)
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
@@ -92,6 +98,7 @@ func Run(ctx context.Context, options Options) error {
 	for _, server := range servers {
 		group.Go(func() error { return server.Start(ctx) })
 	}
+	a.traceFreezes(ctx, group)
 	group.Go(func() error { return a.monitor.Start(ctx) })
 	group.Go(func() error {
 		if err := a.checkIdentity(ctx); err != nil {

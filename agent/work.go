@@ -215,7 +215,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		Drivers: drivers, Requests: requests, Freeze: a.monitor, Downtime: a.monitor, ThawLimiter: a.pace, Refresh: a.hubIdentity.Verify,
 		Drain: drain.New(clientset, a.clock, a.monitor), ServerVersion: a.targetVersion, Wake: waker.Wake,
 		Recorder: recorder,
-		Clock:    a.clock, Metrics: a.parts.machineMetrics,
+		Clock:    a.clock, Metrics: a.parts.machineMetrics, Tracing: a.exporter.Tracers,
 	})
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // The defaults of Options.
@@ -72,6 +73,8 @@ type Options struct {
 	Concurrency int
 	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
 	ShutdownTimeout time.Duration
+	// Tracing says which traces and metrics are sent, and where to. Default: none.
+	Tracing telemetry.Options
 	// Logger gets the logs. Default: none are written.
 	Logger logr.Logger
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -69,7 +71,12 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	tracker := undecodable.NewTracker("hollowfleet_hub_undecodable_objects", metrics.Registry)
-	if err := addControllers(hub, options, tracker); err != nil {
+	exporter, err := telemetry.New(ctx, options.Tracing, telemetry.Here("hollowfleet-hub", version.Here()), metrics.Registry, options.Logger.WithName("tracing"))
+	if err != nil {
+		return err
+	}
+	defer exporter.Close(options.Logger)
+	if err := addControllers(hub, options, tracker, exporter.Tracers); err != nil {
 		return err
 	}
 	if err := addTracker(hub, tracker); err != nil {
@@ -147,7 +154,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	return nil
 }
 
-func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker) error {
+func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker, tracers trace.TracerProvider) error {
 	recorder, live := hub.GetEventRecorder(leaderLease), undecodable.Reader(hub.GetAPIReader())
 	now := clock.RealClock{}
 	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
@@ -165,14 +172,14 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	safety := plan.OvershootLimits{Up: options.SafetyUp, Down: options.SafetyDown}
 	sets, err := machineset.New(machineset.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
-		Safety: safety, SafetyPeriod: options.SafetyPeriod,
+		Safety: safety, SafetyPeriod: options.SafetyPeriod, Tracing: tracers,
 	})
 	if err != nil {
 		return err
 	}
 	deployments, err := machinedeployment.New(machinedeployment.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Sets: worked, Snapshots: snapshots, Clock: now,
-		Safety: safety,
+		Safety: safety, Tracing: tracers,
 	})
 	if err != nil {
 		return err
@@ -183,6 +190,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	}
 	fleets, err := fleet.New(fleet.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
+		Tracing: tracers,
 	})
 	if err != nil {
 		return err

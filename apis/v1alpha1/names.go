@@ -109,6 +109,10 @@ const (
 	// so that those which leave the template leave the Machine, and no others; and the timeouts and
 	// unhealthyNodeConditions that it gave, so that others which a person has set on the Machine stay. Written by the hub.
 	TemplateKeysAnnotation = "hollowfleet.io/template-keys"
+	// TraceparentAnnotation on a MachineDeployment, MachineSet or Machine, and on the pod of a hollow node, names the trace that
+	// the last change of it belongs to, as W3C Trace Context. Written by hub and agent while they make traces; a user may set it
+	// on a MachineFleet or MachineDeployment to have the next change in a trace of his own.
+	TraceparentAnnotation = "hollowfleet.io/traceparent"
 	// DesiredReplicasAnnotation on a MachineSet has the replicas of its MachineDeployment for which it was scaled
 	// last, so that a later change of them is known from a rollout that is under way. Written by the hub.
 	DesiredReplicasAnnotation = "hollowfleet.io/desired-replicas"

@@ -62,6 +62,8 @@ type Runner[T any, P Object[T]] struct {
 	logic  Logic[T, P]
 	// Wrote, if not nil, is told of an object after its status was written.
 	Wrote func(client.Object)
+	// Writing, if not nil, is called before a status is written, and what it returns is called with the outcome.
+	Writing func(ctx context.Context, before, after P) (context.Context, func(error))
 }
 
 // New returns a Runner that reads with reader and writes status with writer.
@@ -108,7 +110,12 @@ func (r *Runner[T, P]) patchStatus(ctx context.Context, before, after P) error {
 	}
 	// What the logic wrote meanwhile (a finalizer, an annotation) has moved the resource version on.
 	before.SetResourceVersion(after.GetResourceVersion())
+	done := func(error) {}
+	if r.Writing != nil {
+		ctx, done = r.Writing(ctx, before, after)
+	}
 	err := r.status.Patch(ctx, after, MergeFromWithLock(before))
+	done(err)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}

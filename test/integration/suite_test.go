@@ -18,5 +18,6 @@ func TestIntegration(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1", "c2"}})
+	args := startReceiver()
+	fleet = fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1", "c2"}, HubArgs: args, AgentArgs: args})
 }, NodeTimeout(fleettest.StartTimeout))

@@ -26,6 +26,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // Options are what the agent's command line says about hollow nodes.
@@ -83,6 +84,7 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 		return driver.Instance{}, err
 	}
 	pod := renderPod(d.environment.ClusterName, d.environment.Host.Namespace, name, d.options.Image, want)
+	telemetry.Stamp(ctx, pod)
 	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
 		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
 	}

@@ -43,6 +43,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 const (
@@ -83,7 +85,7 @@ const (
 	nodeDeletionRetry = 5 * time.Second
 )
 
-// Deps are what a Controller works with. All are required but StallAfter.
+// Deps are what a Controller works with. All are required but StallAfter and Tracing.
 type Deps struct {
 	// ClusterName is the agent's cluster, and the name of its namespace on the hub.
 	ClusterName string
@@ -117,6 +119,8 @@ type Deps struct {
 	Metrics  *Metrics
 	// StallAfter is DefaultStallAfter if 0.
 	StallAfter time.Duration
+	// Tracing, if not nil, makes spans.
+	Tracing trace.TracerProvider
 }
 
 // Requests are the certificate requests of hollow Nodes.
@@ -163,6 +167,9 @@ type Controller struct {
 	replaced sync.Map
 	// drains has, by the UIDs of Machines that are being deleted, since when this agent knows of it.
 	drains sync.Map
+	tracer *telemetry.Tracer
+	// registering has, by the UIDs of Machines, since when their hollow nodes may register; only for their spans.
+	registering sync.Map
 }
 
 // missing names what is required and not there.
@@ -208,13 +215,14 @@ func New(deps Deps) (*Controller, error) {
 		turns:     newTurns(),
 		refreshes: newRefreshes(deps.Clock),
 		orders:    newRefreshes(deps.Clock),
+		tracer:    telemetry.NewTracer(deps.Tracing),
 	}, nil
 }
 
 // Reconciler returns the reconcile.Reconciler that runs c.
 func (c *Controller) Reconciler() *reconciler.Runner[v1alpha1.Machine, *v1alpha1.Machine] {
 	runner := reconciler.New[v1alpha1.Machine](c.Hub, c.Hub, c)
-	runner.Wrote = c.machines.Observed
+	runner.Wrote, runner.Writing = c.machines.Observed, c.traceReady
 	return runner
 }
 
@@ -228,6 +236,7 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 		return reconciler.Next{After: conflictRetry}, nil
 	}
 	stored := machine.Status.DeepCopy()
+	c.settle(machine)
 	if !machine.DeletionTimestamp.IsZero() {
 		next, err := c.finalize(ctx, machine)
 		return c.outcome(ctx, machine, stored, next, err)
@@ -335,11 +344,7 @@ func (c *Controller) frozen() bool { return c.Freeze.Check() != nil }
 // act carries actions out, up to the first that fails, or that takes its time.
 func (c *Controller) act(ctx context.Context, s *scope, actions []Action) error {
 	for _, action := range actions {
-		err := c.ordered(ctx, action)
-		if err == nil {
-			err = c.step(ctx, s, action)
-		}
-		if err != nil {
+		if err := c.traced(ctx, s, action); err != nil {
 			return fmt.Errorf("%s: %w", stepNames[action], err)
 		}
 		if action == DrainNode && !s.drain.Over {

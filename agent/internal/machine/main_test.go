@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,6 +69,8 @@ type bed struct {
 	listing func() error
 	// refresh is what reading the hub's Cluster does.
 	refresh func() error
+	// tracers, if not nil, makes spans from the next start on.
+	tracers trace.TracerProvider
 
 	// cachedNodes is what the agent's cache holds of Nodes while a test holds the cache back; nil is none.
 	cachedNodes map[string]*corev1.Node
@@ -162,7 +165,7 @@ func (b *bed) start() {
 		Drivers: map[string]driver.Driver{"fake": gate.Driver(b.driver)}, Requests: b.requests, Freeze: b.frozen,
 		Downtime: b, ThawLimiter: &b.pace, Drain: drain.New(clientset, b.clock, b), ServerVersion: func() string { return b.serverVersion },
 		Wake:     func(machine string) { b.woken = append(b.woken, machine) },
-		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Recorder: b.recorder, Clock: b.clock, Metrics: NewMetrics(prometheus.NewRegistry()), Tracing: b.tracers,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 }

@@ -104,6 +104,7 @@ func (c *Controller) forget(machine *v1alpha1.Machine) {
 	c.events.forget(machine.UID)
 	c.replaced.Delete(machine.UID)
 	c.drains.Delete(machine.UID)
+	c.registering.Delete(machine.UID)
 	c.Drain.Forget(machine.Name)
 	c.repairs.DeleteEntry(string(machine.UID))
 	c.ThawLimiter.Forget(machine.UID)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // fieldOwner is who the API server says wrote what the controller writes.
@@ -95,12 +96,15 @@ func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *
 		if err != nil {
 			return err
 		}
+		telemetry.Stamp(ctx, created)
 		return c.Client.Create(ctx, created, fieldOwner)
 	}
 	var patch []byte
 	var err error
 	if content != nil {
-		patch, err = content.patch(m.deployment, r)
+		if patch, err = content.patch(m.deployment, r); err == nil && patch != nil {
+			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))
+		}
 	} else {
 		patch, err = recordPatch(m.deployment, r)
 	}

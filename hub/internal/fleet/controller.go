@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -19,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets,verbs=get;list;watch
@@ -27,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required.
+// Deps is what the controller needs. All but Tracing is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -41,6 +43,8 @@ type Deps struct {
 	Clock  clock.PassiveClock
 	// Namespace holds the ControllerRevisions in which the templates of fleets are kept: the hub's own.
 	Namespace string
+	// Tracing, if not nil, makes spans.
+	Tracing trace.TracerProvider
 }
 
 // Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
@@ -59,6 +63,7 @@ type Controller struct {
 	seen       sightings
 	validated  validations
 	remembered remembered
+	tracer     *telemetry.Tracer
 	// preview: it only looks, with the rights of a user.
 	preview bool
 }
@@ -68,7 +73,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Client == nil || deps.Live == nil || deps.Recorder == nil || deps.Placements == nil || deps.Agents == nil || deps.Clock == nil || deps.Namespace == "" {
 		return nil, errors.New("making the MachineFleet controller: a dependency is missing")
 	}
-	return &Controller{Deps: deps}, nil
+	return &Controller{Deps: deps, tracer: telemetry.NewTracer(deps.Tracing)}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -88,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 			return reconciler.Next{}, err
 		}
 		d = decide(s)
-		actErr = c.act(ctx, s, d)
+		actErr = c.traceAct(ctx, s, d, before.ObservedGeneration == fleet.Generation)
 	}
 	s.fleet = fleet
 	report(s, d, now)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -46,6 +47,8 @@ type fixture struct {
 	events     *events.FakeRecorder
 	writes     hubtest.Writes
 	runner     reconcile.Reconciler
+	// tracers, if not nil, makes spans from the next restart on.
+	tracers trace.TracerProvider
 }
 
 // newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
@@ -89,7 +92,7 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	f.agents = &freeze.Agents{}
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default"})
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default", Tracing: f.tracers})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(counted, counted, logic)
 }

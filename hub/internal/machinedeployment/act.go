@@ -18,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // actError is a change of a MachineSet that the API server refused.
@@ -50,6 +51,22 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 	if d.onlyScales() && len(d.Move) == 0 && d.Remove == nil {
 		c.Snapshots.Put(deployment.UID, begun, at, machines)
 	}
+	ctx, end := c.traceAct(ctx, s, d)
+	err = c.carryOut(ctx, s, d)
+	end(err)
+	if err != nil {
+		return err
+	}
+	deployment.Status.CollisionCount = current.Status.CollisionCount
+	if fresh {
+		// The status to be written was computed from the version before our own write.
+		deployment.ResourceVersion = current.ResourceVersion
+	}
+	return nil
+}
+
+// carryOut takes the steps of d, up to the first that is refused.
+func (c *Controller) carryOut(ctx context.Context, s *scope, d decision) error {
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "createNew", d.CreateNew, "scale", d.Scale,
 		"change", len(d.changes), "adopt", len(d.adopt), "forget", len(d.forget), "settle", len(d.Settle),
 		"move", len(d.Move), "replace", len(d.Replace), "remove", d.Remove != nil, "why", d.Why)
@@ -58,15 +75,10 @@ func (c *Controller) act(ctx context.Context, deployment *v1alpha1.MachineDeploy
 	} {
 		if err := step(ctx, s, d); err != nil {
 			if failed := failedEvent(err); !apierrors.IsConflict(err) {
-				emit(c.Recorder, current, failed)
+				emit(c.Recorder, s.deployment, failed)
 			}
 			return err
 		}
-	}
-	deployment.Status.CollisionCount = current.Status.CollisionCount
-	if fresh {
-		// The status to be written was computed from the version before our own write.
-		deployment.ResourceVersion = current.ResourceVersion
 	}
 	return nil
 }
@@ -141,6 +153,7 @@ func (c *Controller) adopt(ctx context.Context, s *scope, d decision) error {
 // the sets; an event is for what a user has asked for.
 func (c *Controller) change(ctx context.Context, s *scope, d decision) error {
 	for _, change := range d.changes {
+		telemetry.Stamp(ctx, change.after)
 		if err := c.patch(ctx, change.before, change.after); err != nil {
 			err = fmt.Errorf("changing machine set %s: %w", change.before.Name, err)
 			if apierrors.IsConflict(err) {
@@ -166,6 +179,7 @@ func (c *Controller) create(ctx context.Context, s *scope, d decision) error {
 		return nil
 	}
 	set := newSet(s, d)
+	telemetry.Stamp(ctx, set)
 	err := c.Client.Create(ctx, set)
 	switch {
 	case apierrors.IsAlreadyExists(err):

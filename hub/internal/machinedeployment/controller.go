@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -21,6 +22,7 @@ import (
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
@@ -31,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinesets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All but Sets, Snapshots and Safety is required.
+// Deps is what the controller needs. All but Sets, Snapshots, Safety and Tracing is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -47,6 +49,8 @@ type Deps struct {
 	Clock     clock.PassiveClock
 	// Safety says how many Machines of a set are too many. Default machinesets.DefaultOvershootLimits.
 	Safety machinesets.OvershootLimits
+	// Tracing, if not nil, makes spans.
+	Tracing trace.TracerProvider
 }
 
 // Controller is the logic of one MachineDeployment: observe, decide, act, report.
@@ -59,6 +63,7 @@ type Controller struct {
 	// milestones are what the progress deadline is measured by.
 	milestones milestones
 	surges     *surges
+	tracer     *telemetry.Tracer
 }
 
 // New returns a Controller.
@@ -69,7 +74,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Safety == (machinesets.OvershootLimits{}) {
 		deps.Safety = machinesets.DefaultOvershootLimits
 	}
-	return &Controller{Deps: deps, started: deps.Clock.Now(), surges: newSurges()}, nil
+	return &Controller{Deps: deps, started: deps.Clock.Now(), surges: newSurges(), tracer: telemetry.NewTracer(deps.Tracing)}, nil
 }
 
 // Status implements reconciler.Logic.
@@ -79,6 +84,9 @@ func (c *Controller) Status(deployment *v1alpha1.MachineDeployment) any { return
 func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.MachineDeployment) (reconciler.Next, error) {
 	before := deployment.Status.DeepCopy()
 	now := c.Clock.Now()
+	if before.ObservedGeneration == deployment.Generation {
+		c.tracer.Settle(deployment)
+	}
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
 	c.surges.register(deployment)
 	around, err := listRelated(ctx, c.Client, deployment)

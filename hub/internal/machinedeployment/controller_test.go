@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -45,6 +46,8 @@ type fixture struct {
 	snapshots  *machineset.Snapshots
 	// readyTogether lets all Machines become ready at once where a test does not ask how a rollout waits for each.
 	readyTogether bool
+	// tracers, if not nil, makes spans of the controllers that are made next.
+	tracers trace.TracerProvider
 }
 
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
@@ -65,19 +68,25 @@ func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture
 	if stale != nil {
 		cached = interceptor.NewClient(cached, *stale)
 	}
+	f.control(cached)
+	return f
+}
+
+// control makes controllers that remember nothing. That of MachineSets has no cache.
+func (f *fixture) control(cached client.WithWatch) {
+	f.t.Helper()
 	worked := machineset.NewSets(f.clock)
 	f.snapshots = machineset.NewSnapshots()
 	logic, err := New(Deps{
-		Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock,
+		Client: cached, Live: f.direct, Recorder: f.events, Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock, Tracing: f.tracers,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(cached, cached, logic)
 	sets, err := machineset.New(machineset.Deps{
-		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock,
+		Client: f.direct, Live: f.direct, Recorder: events.NewFakeRecorder(1000), Agents: f.agents, Sets: worked, Snapshots: f.snapshots, Clock: f.clock, Tracing: f.tracers,
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.sets = reconciler.New(f.direct, f.direct, sets)
-	return f
 }
 
 func (f *fixture) reconcile() {

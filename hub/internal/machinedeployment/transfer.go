@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // transfer hands Machines of old sets over to the current one, whose template their agent then brings about in
@@ -80,6 +81,7 @@ func (c *Controller) move(ctx context.Context, s *scope, pick plan.Pick, source 
 	}
 	before := machine.DeepCopy()
 	hand(machine, source, s.current, revision)
+	telemetry.Stamp(ctx, machine)
 	if err := c.patch(ctx, before, machine); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -75,6 +75,7 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		return false, err
 	}
 	defer carriedOut()
+	ctx, end := c.traceAct(ctx, current, decided)
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "create", decided.Create, "delete", len(decided.Delete),
 		"adopt", len(decided.Adopt), "release", len(decided.Release), "replace", len(decided.Replace),
 		"update", len(decided.Update), "why", decided.Why)
@@ -91,6 +92,7 @@ func (c *Controller) act(ctx context.Context, set *v1alpha1.MachineSet, stranger
 		c.delete(ctx, s, decided.Delete),
 		c.create(ctx, s, decided.Create),
 	)
+	end(err)
 	return err == nil, err
 }
 
@@ -191,7 +193,7 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 		if err := c.current(s); err != nil {
 			return err
 		}
-		if err := c.Client.Create(ctx, machine); err != nil {
+		if err := c.createOne(ctx, machine); err != nil {
 			return err
 		}
 		if !selector.Matches(labels.Set(machine.Labels)) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;machinesets;machinedeployments,verbs=get;list;watch
@@ -26,7 +28,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All but Sets, Snapshots, Safety and SafetyPeriod is required.
+// Deps is what the controller needs. All but Sets, Snapshots, Safety, SafetyPeriod and Tracing is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -45,6 +47,8 @@ type Deps struct {
 	Safety plan.OvershootLimits
 	// SafetyPeriod is how often each set is reconciled for that, beside at each Machine that comes. Default never.
 	SafetyPeriod time.Duration
+	// Tracing, if not nil, makes spans.
+	Tracing trace.TracerProvider
 }
 
 // Controller is the logic of one MachineSet: observe, decide, act, report.
@@ -55,6 +59,7 @@ type Controller struct {
 	known    memory
 	// replacing is held, for its deployment, by a set that begins to replace Machines.
 	replacing locks
+	tracer    *telemetry.Tracer
 }
 
 // New returns a Controller.
@@ -65,7 +70,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Safety == (plan.OvershootLimits{}) {
 		deps.Safety = plan.DefaultOvershootLimits
 	}
-	return &Controller{Deps: deps}, nil
+	return &Controller{Deps: deps, tracer: telemetry.NewTracer(deps.Tracing)}, nil
 }
 
 // Status implements reconciler.Logic.

@@ -130,7 +130,7 @@ var (
 	reservedLabels      = []string{v1alpha1.UpdateInPlaceLabel}
 	reservedAnnotations = []string{
 		v1alpha1.TemplateKeysAnnotation, v1alpha1.DeleteMachineAnnotation, v1alpha1.RemediationAnnotation,
-		v1alpha1.ReplacesAnnotation, v1alpha1.InPlaceUpdateAnnotation,
+		v1alpha1.ReplacesAnnotation, v1alpha1.InPlaceUpdateAnnotation, v1alpha1.TraceparentAnnotation,
 	}
 )
 

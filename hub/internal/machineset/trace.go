@@ -1,0 +1,43 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
+)
+
+// traceAct starts the span of a plan; none for an empty one. The first for a generation of the set goes on with the trace of
+// what changed the set; a Machine that is replaced later is the work of another.
+func (c *Controller) traceAct(ctx context.Context, set *v1alpha1.MachineSet, decided plan.Plan) (context.Context, telemetry.End) {
+	if decided.Empty() {
+		return ctx, func(error) {}
+	}
+	worked := max(c.Sets.Worked(set.UID), set.Status.ObservedGeneration)
+	ctx, end := c.tracer.Continue(ctx, "MachineSet.Act",
+		telemetry.From{Traceparent: telemetry.Of(set), Repeated: worked >= set.Generation},
+		append(telemetry.Object("machine_set", set),
+			attribute.Int("hollowfleet.create", decided.Create), attribute.Int("hollowfleet.delete", len(decided.Delete)),
+			attribute.Int("hollowfleet.replace", len(decided.Replace)))...)
+	return ctx, func(err error) {
+		if errors.Is(err, errOutdated) {
+			err = nil // It decides again.
+		}
+		end(err)
+	}
+}
+
+// createOne creates a Machine, which takes the trace on to its agent.
+func (c *Controller) createOne(ctx context.Context, machine *v1alpha1.Machine) error {
+	ctx, end := c.tracer.Start(ctx, "Machine.Create")
+	telemetry.Stamp(ctx, machine)
+	err := c.Client.Create(ctx, machine)
+	trace.SpanFromContext(ctx).SetAttributes(telemetry.Object("machine", machine)...)
+	end(err)
+	return err
+}
