@@ -50,8 +50,9 @@ CLUSTER_AUTOSCALER := $(BIN)/autoscaler/$(AUTOSCALER_VERSION)/cluster-autoscaler
 
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
+# Without grpcnotrace, gRPC's debug pages keep the linker from leaving out what nothing calls: 20 MB of the agent.
 go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
-	go build -v -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ $(2)
+	go build -v -buildvcs=$(BUILDVCS) -tags grpcnotrace -ldflags '-s -w' -o $(BIN)/ $(2)
 
 # What an image is called after, and the commit that it tells; a source archive has neither. --dirty: see git describe.
 VERSION ?= $(or $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null),dev)

@@ -86,6 +86,8 @@ type Options struct {
 	ThawPeriod             time.Duration
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
 	HealthAddress, MetricsAddress, PprofAddress string
+	// Serving says with which certificate health and metrics are served. Default: without TLS.
+	Serving telemetry.Serving
 	// Tracing says which traces and metrics are sent, and where to. Default: none.
 	Tracing telemetry.Options
 	// Drivers are providers beside the built-in "hollow", by name.
@@ -122,7 +124,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
-	problems = append(problems, o.checkThaw(), o.Tracing.Validate())
+	problems = append(problems, o.checkThaw(), o.Serving.Validate(), o.Tracing.Validate())
 	if o.CertificateLifetime == 0 {
 		o.CertificateLifetime = DefaultCertificateLifetime
 	}

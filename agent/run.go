@@ -89,12 +89,17 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	servers, err := listen(a.Log, a.servers()...)
+	certificate, err := telemetry.NewCertificate(a.Serving, a.clock)
+	if err != nil {
+		return &UsageError{Err: err}
+	}
+	servers, err := listen(a.Log, certificate, a.servers()...)
 	if err != nil {
 		return err
 	}
 	ctx = klog.NewContext(ctx, a.Log)
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return certificate.Start(ctx) })
 	for _, server := range servers {
 		group.Go(func() error { return server.Start(ctx) })
 	}
@@ -255,9 +260,9 @@ func (a *agent) servers() []server {
 		return said
 	}
 	return []server{
-		{"health", a.HealthAddress, healthHandler(a.monitor, describe, a.parts.undecodable.Check)},
-		{"metrics", a.MetricsAddress, metricsHandler(a.registry, crmetrics.Registry)},
-		{"profiling", a.PprofAddress, profilingHandler()},
+		{"health", a.HealthAddress, healthHandler(a.monitor, describe, a.parts.undecodable.Check), true},
+		{"metrics", a.MetricsAddress, metricsHandler(a.registry, crmetrics.Registry), true},
+		{"profiling", a.PprofAddress, profilingHandler(), false},
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 const shutdownTimeout = 5 * time.Second
@@ -20,10 +22,12 @@ const shutdownTimeout = 5 * time.Second
 type server struct {
 	name, address string
 	handler       http.Handler
+	// tls: it is served with the certificate, if there is one.
+	tls bool
 }
 
 // listen opens the ports of servers, which serve once they are started. A port that cannot be had is an error at once.
-func listen(log logr.Logger, servers ...server) ([]*manager.Server, error) {
+func listen(log logr.Logger, certificate *telemetry.Certificate, servers ...server) ([]*manager.Server, error) {
 	var open []*manager.Server
 	for _, s := range servers {
 		if s.address == "" || s.address == "0" {
@@ -36,10 +40,13 @@ func listen(log logr.Logger, servers ...server) ([]*manager.Server, error) {
 			}
 			return nil, fmt.Errorf("opening the port of the %s server: %w", s.name, err)
 		}
-		log.Info("Listening", "server", s.name, "address", listener.Addr().String())
+		log.Info("Listening", "server", s.name, "address", listener.Addr().String(), "tls", s.tls && certificate != nil)
+		if s.tls {
+			listener = certificate.Wrap(listener)
+		}
 		open = append(open, &manager.Server{
 			Name: s.name, Listener: listener, ShutdownTimeout: ptr.To(shutdownTimeout),
-			Server: &http.Server{Handler: s.handler, ReadHeaderTimeout: shutdownTimeout},
+			Server: &http.Server{Handler: s.handler, ReadHeaderTimeout: shutdownTimeout, ErrorLog: telemetry.ErrorLog(log)},
 		})
 	}
 	return open, nil

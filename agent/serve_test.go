@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 func body(t *testing.T, handler http.Handler, path string) (int, string) {
@@ -64,7 +68,7 @@ func TestListen(t *testing.T) {
 	}
 	address := free.Addr().String()
 	t.Run("should say at once that a port is taken", func(t *testing.T) {
-		if _, err := listen(logr.Discard(), server{name: "health", address: address}); err == nil || !strings.Contains(err.Error(), "health") {
+		if _, err := listen(logr.Discard(), nil, server{name: "health", address: address}); err == nil || !strings.Contains(err.Error(), "health") {
 			t.Errorf("listen = %v", err)
 		}
 	})
@@ -73,7 +77,7 @@ func TestListen(t *testing.T) {
 	}
 	t.Run("should serve until its context ends, and skip what has no address", func(t *testing.T) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-		open, err := listen(logr.Discard(), server{name: "a", address: address, handler: handler}, server{name: "b", address: "0"}, server{name: "c"})
+		open, err := listen(logr.Discard(), nil, server{name: "a", address: address, handler: handler}, server{name: "b", address: "0"}, server{name: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,6 +104,31 @@ func TestListen(t *testing.T) {
 			}
 		case <-time.After(shutdownTimeout):
 			t.Error("the server does not stop")
+		}
+	})
+	t.Run("should serve with the certificate what is to have TLS, and nothing else", func(t *testing.T) {
+		certificate, err := telemetry.NewCertificate(telemetry.Serving{SelfSigned: true}, clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.TLS != nil) })
+		open, err := listen(logr.Discard(), certificate,
+			server{name: "a", address: "127.0.0.1:0", handler: handler, tls: true}, server{name: "b", address: "127.0.0.1:0", handler: handler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}}
+		for i, url := range []string{"https://", "http://"} {
+			go func() { _ = open[i].Start(t.Context()) }()
+			response, err := client.Get(url + open[i].Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if want := fmt.Sprint(i == 0); string(text) != want {
+				t.Errorf("%s: TLS is %s, want %s", url, text, want)
+			}
 		}
 	})
 }

@@ -73,6 +73,8 @@ type Options struct {
 	Concurrency int
 	// ShutdownTimeout bounds the time from the end of the context to the return of Run. Default 15s.
 	ShutdownTimeout time.Duration
+	// Serving says with which certificate health and metrics are served. Default: without TLS.
+	Serving telemetry.Serving
 	// Tracing says which traces and metrics are sent, and where to. Default: none.
 	Tracing telemetry.Options
 	// Logger gets the logs. Default: none are written.

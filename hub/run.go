@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/apirollback"
@@ -61,7 +60,12 @@ func Run(ctx context.Context, options Options) error {
 		options.Logger = logr.Discard()
 	}
 	broken := apirollback.Watched(options.Config)
-	hub, err := newManager(options)
+	served, err := newEndpoints(options)
+	if err != nil {
+		return err
+	}
+	defer served.close()
+	hub, err := newManager(options, served)
 	if err != nil {
 		return err
 	}
@@ -85,7 +89,8 @@ func Run(ctx context.Context, options Options) error {
 	if err := addSetback(hub, broken); err != nil {
 		return err
 	}
-	if err := addProbes(hub); err != nil {
+	served.readyz.Checks["cache"], served.readyz.Checks["undecodable-objects"] = cacheFilled(hub), tracker.Check
+	if err := served.addTo(hub); err != nil {
 		return err
 	}
 	defer freeze.ServeMetrics(hub.GetClient())()
@@ -97,7 +102,7 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-func newManager(options Options) (manager.Manager, error) {
+func newManager(options Options, served *endpoints) (manager.Manager, error) {
 	hub, err := ctrl.NewManager(options.Config, manager.Options{
 		Scheme:                  scheme.New(),
 		Cache:                   cacheOptions(),
@@ -110,8 +115,8 @@ func newManager(options Options) (manager.Manager, error) {
 		LeaderElectionLabels: map[string]string{v1alpha1.VersionLabel: version.Label()},
 		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
-		HealthProbeBindAddress:        options.HealthAddress,
+		Metrics:                       served.metrics(options.MetricsAddress),
+		HealthProbeBindAddress:        disabled,
 		PprofBindAddress:              options.PprofAddress,
 		GracefulShutdownTimeout:       &options.ShutdownTimeout,
 		// Names need not be unique in the process: tests run several hubs in one.
@@ -148,7 +153,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
 			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{})
 	})
-	if err := errors.Join(hub.Add(follow), hub.AddReadyzCheck("undecodable-objects", tracker.Check)); err != nil {
+	if err := hub.Add(follow); err != nil {
 		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
 	}
 	return nil
@@ -228,10 +233,10 @@ func addSetback(hub manager.Manager, broken <-chan struct{}) error {
 // fillProbe is how long a probe waits for a cache that is being filled.
 const fillProbe = 50 * time.Millisecond
 
-// addProbes serves /healthz, which says that the process answers, and /readyz, which says that what the controllers
-// read is in the cache. A hub that waits to be elected reads nothing yet, and is ready.
-func addProbes(hub manager.Manager) error {
-	ready := func(request *http.Request) error {
+// cacheFilled says whether what the controllers read is in the cache. A hub that waits to be elected reads nothing yet, and
+// is ready.
+func cacheFilled(hub manager.Manager) healthz.Checker {
+	return func(request *http.Request) error {
 		bounded, cancel := context.WithTimeout(request.Context(), fillProbe)
 		defer cancel()
 		if !hub.GetCache().WaitForCacheSync(bounded) {
@@ -239,8 +244,4 @@ func addProbes(hub manager.Manager) error {
 		}
 		return nil
 	}
-	if err := errors.Join(hub.AddHealthzCheck("ping", healthz.Ping), hub.AddReadyzCheck("cache", ready)); err != nil {
-		return fmt.Errorf("adding probes: %w", err)
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 func TestHubServesProfilesWhereAsked(t *testing.T) {
@@ -202,6 +203,17 @@ func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r.Expect(r.stop()).To(Succeed(), "an end that was asked for is no error")
 	r.Expect(r.direct.Get(t.Context(), key, lease)).To(Succeed())
 	r.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()), "the next hub need not wait for the lease to expire")
+}
+
+func TestHubServesHealthAndMetricsOverTLS(t *testing.T) {
+	r := start(t, func(o *hub.Options) { o.Serving = telemetry.Serving{SelfSigned: true} })
+	for path, address := range map[string]string{"/healthz": r.health, "/readyz/undecodable-objects": r.health, "/metrics": r.metrics} {
+		r.Eventually(func() int { return r.get(address, path) }).WithTimeout(time.Minute).Should(Equal(http.StatusOK), path)
+		response, err := http.Get("http://" + address + path)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(response.Body.Close()).To(Succeed())
+		r.Expect(response.StatusCode).To(Equal(http.StatusBadRequest), "%s is not served without TLS", path)
+	}
 }
 
 func TestSecondHubWaitsAndTakesOver(t *testing.T) {

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 var environment *testenv.Environment
@@ -37,6 +39,7 @@ type running struct {
 	health  string
 	metrics string
 	pprof   string
+	scheme  string
 	stop    func() error
 }
 
@@ -94,6 +97,9 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 	for _, edit := range change {
 		edit(&options)
 	}
+	if r.scheme = "http"; options.Serving != (telemetry.Serving{}) {
+		r.scheme = "https"
+	}
 	go func() { done <- hub.Run(ctx, options) }()
 	stopped := false
 	r.stop = func() error {
@@ -119,13 +125,16 @@ func start(t *testing.T, change ...func(*hub.Options)) *running {
 }
 
 func (r *running) get(address, path string) int {
-	response, err := http.Get("http://" + address + path)
+	response, err := trusting.Get(r.scheme + "://" + address + path)
 	if err != nil {
 		return 0
 	}
 	defer response.Body.Close()
 	return response.StatusCode
 }
+
+// trusting is a client as a kubelet that probes: it takes every certificate.
+var trusting = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}}
 
 // measured is what the hub tells Prometheus.
 func (r *running) measured() string {

@@ -124,6 +124,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz, which are served without authentication; 0 for none, :8081 for the probes of a kubelet")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics, which is served without authentication; 0 for none, :8080 for all interfaces")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")
+	options.Serving.AddFlags(flags)
 	options.Tracing.AddFlags(flags)
 }
 

@@ -86,7 +86,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			logger, err := hub.NewLogger(logs, format, verbosity)
-			if err := errors.Join(err, options.Tracing.Validate()); err != nil {
+			if err := errors.Join(err, options.Serving.Validate(), options.Tracing.Validate()); err != nil {
 				return usageError{err}
 			}
 			ctrl.SetLogger(logger)
@@ -111,6 +111,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	flags.Var((*period)(&options.SafetyPeriod), "machine-safety-overshooting-period", "how often all MachineSets are looked through for too many Machines, beside at each Machine that comes")
 	flags.IntVar(&options.Concurrency, "concurrency", hub.DefaultConcurrency, "objects of each kind to work on at once")
 	flags.DurationVar(&options.ShutdownTimeout, "shutdown-timeout", hub.DefaultShutdownTimeout, "longest time to finish what is under way after SIGTERM")
+	options.Serving.AddFlags(flags)
 	options.Tracing.AddFlags(flags)
 	flags.StringVar(&format, "log-format", hub.LogText, "format of the logs on standard error: text or json")
 	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
