@@ -39,3 +39,37 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- define "agent.hubSecret" -}}
 {{ .Values.hub.kubeconfigSecret | default .Values.hub.bootstrapKubeconfigSecret | default "hollowfleet-agent-bootstrap" }}
 {{- end }}
+
+{{/* How health and metrics are served: certManager, selfSigned or none. */}}
+{{- define "agent.tls" -}}
+{{- if ne .Values.tls.mode "auto" -}}
+{{- .Values.tls.mode -}}
+{{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" -}}
+certManager
+{{- else -}}
+selfSigned
+{{- end -}}
+{{- end }}
+
+{{/* The scheme of the probes. */}}
+{{- define "agent.scheme" -}}
+{{- if ne (include "agent.tls" .) "none" }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end }}
+
+{{/* The arguments for TLS and telemetry. */}}
+{{- define "agent.telemetry" -}}
+{{- $tls := include "agent.tls" . }}
+{{- if eq $tls "certManager" }}
+- --tls-cert-file=/etc/hollowfleet/tls/tls.crt
+- --tls-private-key-file=/etc/hollowfleet/tls/tls.key
+{{- else if eq $tls "selfSigned" }}
+- --tls-self-signed=true
+{{- end }}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+- --otlp-endpoint={{ .endpoint }}
+- --trace-sampling-ratio={{ .samplingRatio }}
+- --otlp-metrics-interval={{ .metricsInterval }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -18,3 +18,37 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}
+
+{{/* How health and metrics are served: certManager, selfSigned or none. */}}
+{{- define "hub.tls" -}}
+{{- if ne .Values.tls.mode "auto" -}}
+{{- .Values.tls.mode -}}
+{{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" -}}
+certManager
+{{- else -}}
+selfSigned
+{{- end -}}
+{{- end }}
+
+{{/* The scheme of the probes. */}}
+{{- define "hub.scheme" -}}
+{{- if ne (include "hub.tls" .) "none" }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end }}
+
+{{/* The arguments for TLS and telemetry. */}}
+{{- define "hub.telemetry" -}}
+{{- $tls := include "hub.tls" . }}
+{{- if eq $tls "certManager" }}
+- --tls-cert-file=/etc/hollowfleet/tls/tls.crt
+- --tls-private-key-file=/etc/hollowfleet/tls/tls.key
+{{- else if eq $tls "selfSigned" }}
+- --tls-self-signed=true
+{{- end }}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+- --otlp-endpoint={{ .endpoint }}
+- --trace-sampling-ratio={{ .samplingRatio }}
+- --otlp-metrics-interval={{ .metricsInterval }}
+{{- end }}
+{{- end }}
+{{- end }}

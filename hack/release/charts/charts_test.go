@@ -34,11 +34,15 @@ const root = "../../.."
 
 // one is a chart, with the namespace that it is installed in and the values that it cannot do without. It is that of the
 // repository, unless the path of a package is given.
-type one struct{ name, namespace, needs, packed string }
+type one struct {
+	name, namespace, needs, packed string
+	// apis is one that the cluster has, beside those of Kubernetes.
+	apis string
+}
 
 var (
-	hubChart   = one{"hub", "hollowfleet-system", "", ""}
-	agentChart = one{"agent", "hollowfleet", "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap", ""}
+	hubChart   = one{name: "hub", namespace: "hollowfleet-system"}
+	agentChart = one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap"}
 	both       = []one{hubChart, agentChart}
 )
 
@@ -75,7 +79,11 @@ func (o one) render(t *testing.T, values map[string]any) (map[string]string, err
 	t.Helper()
 	release := chartutil.ReleaseOptions{Name: "r", Namespace: o.namespace, IsInstall: true, Revision: 1}
 	loaded := o.load(t)
-	all, err := chartutil.ToRenderValues(loaded, values, release, chartutil.DefaultCapabilities)
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	if o.apis != "" {
+		capabilities.APIVersions = append(capabilities.APIVersions, o.apis)
+	}
+	all, err := chartutil.ToRenderValues(loaded, values, release, capabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +95,16 @@ var strict = func() runtime.Decoder {
 	utilruntime.Must(scheme.AddToScheme(known))
 	utilruntime.Must(apiextensionsv1.AddToScheme(known))
 	utilruntime.Must(monitoringv1.AddToScheme(known))
+	addCertificates(known)
 	return serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
 }()
 
 // objects decodes all that the chart makes with set. A field that the kind does not have is an error.
 func (o one) objects(t *testing.T, set string) []client.Object {
 	t.Helper()
+	if strings.Contains(set, "tls.mode=certManager") {
+		o.apis = certManagerAPI
+	}
 	files, err := o.render(t, o.values(t, set))
 	if err != nil {
 		t.Fatal(err)

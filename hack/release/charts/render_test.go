@@ -39,6 +39,10 @@ var sets = map[string][]string{
 		"image.registry=registry.example.com:5000,image.tag=v1,imagePullSecrets[0]=pull,priorityClassName=system-cluster-critical," +
 			"nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d,resources.limits.memory=1Gi",
 		"image.digest=sha256:" + digest,
+		"tls.mode=certManager,metrics.serviceMonitor.enabled=true",
+		"tls.mode=certManager,tls.issuer.name=fleet,tls.issuer.kind=ClusterIssuer",
+		"tls.mode=none,metrics.serviceMonitor.enabled=true",
+		tracingSet,
 	},
 	"agent": {
 		"",
@@ -56,8 +60,16 @@ var sets = map[string][]string{
 		"hollowNode.image.tag=v1,resources.limits.memory=1Gi,image.digest=sha256:" + digest,
 		"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
 		"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d",
+		"tls.mode=certManager,metrics.serviceMonitor.enabled=true",
+		"tls.mode=certManager,tls.issuer.name=fleet,tls.issuer.kind=ClusterIssuer",
+		"tls.mode=none,metrics.serviceMonitor.enabled=true",
+		tracingSet,
 	},
 }
+
+// tracingSet turns traces and metrics on.
+const tracingSet = "tracing.endpoint=http://collector.observability:4317,tracing.samplingRatio=0.1,tracing.metricsInterval=1m," +
+	"tracing.env[0].name=OTEL_SERVICE_NAMESPACE,tracing.env[0].value=machines,networkPolicy.enabled=true"
 
 const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -155,16 +167,18 @@ func checkPod(g Gomega, objects []client.Object, pod corev1.PodTemplateSpec) {
 
 var flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
 
-// flagsOf are the flags that a program knows.
+// flagsOf are the flags that a program knows, by its source: one that was built before may be older than the chart.
 func flagsOf(t *testing.T, program string) []string {
 	t.Helper()
-	bin := os.Getenv("HOLLOWFLEET_BIN")
-	if bin == "" {
-		bin = filepath.Join(root, "bin")
+	built := filepath.Join(t.TempDir(), program)
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", built, "./"+program+"/cmd/"+program)
+	build.Dir, build.Env = root, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
-	help, err := exec.CommandContext(t.Context(), filepath.Join(bin, program), "--help").CombinedOutput()
+	help, err := exec.CommandContext(t.Context(), built, "--help").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v (make build makes it)\n%s", err, help)
+		t.Fatalf("%v\n%s", err, help)
 	}
 	var flags []string
 	for _, match := range flagLine.FindAllStringSubmatch(string(help), -1) {
