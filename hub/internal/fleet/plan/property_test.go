@@ -85,37 +85,6 @@ func placed(in Input) (clusters []Cluster, members map[string]string, late map[s
 	return clusters, members, late
 }
 
-// drawRollback adds what rollbacks, aborts and retries make of a fleet.
-func drawRollback(t *rapid.T, in *Input) {
-	in.RollbackPolicy = rapid.SampledFrom([]v1alpha1.RollbackPolicy{
-		"", v1alpha1.RollbackNone, v1alpha1.RollbackFailed, v1alpha1.RollbackAll,
-	}).Draw(t, "rollback")
-	for i := range in.Clusters {
-		c := &in.Clusters[i]
-		if c.Record.Phase == ToApply {
-			continue
-		}
-		c.Record.Previous = rapid.SampledFrom([]string{"", "r0", "r0", "r0"}).Draw(t, "previous")
-		if c.Record.Previous != "" {
-			c.Record.Phase = rapid.SampledFrom([]Phase{c.Record.Phase, c.Record.Phase, RollingBack, RolledBack, RollbackFailed}).Draw(t, "rolled back")
-		}
-		c.PreviousLost = rapid.IntRange(0, 9).Draw(t, "lost") == 0
-	}
-}
-
-// disturbRollback lets a user and a fleet do what matters to rollbacks.
-func disturbRollback(t *rapid.T, in *Input) {
-	in.Aborted = rapid.IntRange(0, 5).Draw(t, "aborted") == 0
-	if rapid.IntRange(0, 5).Draw(t, "retry") == 0 {
-		in.RetriedAt = in.Now
-	}
-	for i := range in.Clusters {
-		in.Clusters[i].Left = rapid.IntRange(0, 9).Draw(t, "left") == 0
-		in.Clusters[i].Blocked = rapid.IntRange(0, 9).Draw(t, "blocked") == 0
-		in.Clusters[i].Silent = rapid.IntRange(0, 9).Draw(t, "silent") == 0
-	}
-}
-
 func disturb(t *rapid.T, in *Input) {
 	in.Now = in.Now.Add(time.Duration(rapid.IntRange(0, 150).Draw(t, "seconds")) * time.Second)
 	in.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
@@ -161,13 +130,14 @@ func TestNothingIsBegunBeyondTheBounds(t *testing.T) {
 			disturb(t, &in)
 			disturbRollback(t, &in)
 			p := decide(t, in)
+			mayStop := stops(in, p)
 			died := rapid.IntRange(0, len(p.Changes)).Draw(t, "writes")
 			for _, change := range p.Changes[:died] {
 				switch {
 				case change.Apply:
 					checkBegun(t, in, change)
 				case change.RollBack:
-					checkRolledBack(t, in, change)
+					checkRolledBack(t, in, change, mayStop)
 				}
 				checkHealthy(t, in, change)
 				write(&in, change)
@@ -260,110 +230,6 @@ func checkBegun(t *rapid.T, in Input, change Change) {
 			t.Fatalf("%s is begun before %s of mandatory group %s has succeeded", change.Cluster, c.Name, c.Group)
 		}
 	}
-}
-
-func isRolledBack(c Cluster) bool {
-	return slices.Contains([]Phase{RollingBack, RolledBack, RollbackFailed}, c.Record.Phase)
-}
-
-func hasFailed(c Cluster) bool {
-	return isRolledBack(c) || c.Record.Phase == Failed || c.Record.Phase == TimedOut
-}
-
-// retried tells whether a failure is older than the last time that a user wanted it to be tried again.
-func retried(in Input, c Cluster) bool {
-	return !in.Aborted && hasFailed(c) && !in.RetriedAt.IsZero() && !c.Record.Retried.Equal(in.RetriedAt)
-}
-
-// checkRolledBack checks one rollback as checkBegun does a start.
-func checkRolledBack(t *rapid.T, in Input, change Change) {
-	t.Helper()
-	busy, stopped := 0, in.Aborted
-	var back Cluster
-	clusters, members, _ := placed(in)
-	for _, c := range clusters {
-		passed := c.Unreachable && (in.UnreachablePolicy == v1alpha1.UnreachableFail ||
-			in.UnreachablePolicy == v1alpha1.UnreachableSkip && !isMandatory(mandatoryOf(in.Strategy), c.Group))
-		stopped = stopped || c.Record.Revision == in.Revision && (hasFailed(c) || c.Observed.Failing || c.Record.Phase == Progressing) || c.Unreachable
-		if c.Name == change.Cluster {
-			back = c
-		} else if !passed && (c.Record.Phase == Progressing || c.Record.Phase == RollingBack || c.Record.Revision == in.Revision && c.Record.Phase == Soaking) {
-			busy++
-		}
-	}
-	// One that has failed and recovers in the same plan is in progress again, whatever room there is.
-	inPlace := back.Record.Phase == Progressing || back.Record.Phase == Soaking || back.Observed.healthy() && hasFailed(back)
-	switch policy := in.RollbackPolicy; {
-	case in.Paused || back.Held || back.Silent || back.Blocked || back.Left || back.Record.Revision != in.Revision || isRolledBack(back):
-		t.Fatalf("%s is rolled back: paused %t, %+v", back.Name, in.Paused, back)
-	case back.Record.Previous == "" || back.PreviousLost || change.Record.Previous != back.Record.Previous:
-		t.Fatalf("%s is rolled back to nothing: %+v, %+v", back.Name, back.Record, change.Record)
-	case policy != v1alpha1.RollbackAll && (policy != v1alpha1.RollbackFailed || back.Record.Phase == Succeeded || back.Record.Phase == Soaking && back.Observed.healthy()):
-		t.Fatalf("%s, which is %s, is rolled back with policy %q", back.Name, back.Record.Phase, policy)
-	case back.Closed && back.Record.Phase == Succeeded:
-		t.Fatalf("%s is well, and rolled back outside of its window", back.Name)
-	case !stopped:
-		t.Fatalf("%s is rolled back without a failure: %+v", back.Name, in)
-	case in.Strategy.Progressive != nil && !inPlace:
-		limit, _ := intstr.GetScaledValueFromIntOrPercent(&in.Strategy.Progressive.MaxConcurrency, len(members), true)
-		if busy >= limit {
-			t.Fatalf("%s is rolled back while %d of %d are in progress", back.Name, busy, limit)
-		}
-	}
-}
-
-// TestAStoppedRolloutIsRolledBackFromAnyStart plays fleets whose rollout a user aborts, or is breached by clusters that stay
-// broken with the revision, and a hub that may die after any write.
-func TestAStoppedRolloutIsRolledBackFromAnyStart(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		in := drawInput(t)
-		in.RollbackPolicy = v1alpha1.RollbackAll
-		for i := range in.Clusters {
-			if in.Clusters[i].Record.Phase != ToApply {
-				in.Clusters[i].Record.Previous = rapid.SampledFrom([]string{"", "r0", "r0"}).Draw(t, "previous")
-			}
-		}
-		in.Aborted = true
-		if rapid.Bool().Draw(t, "breached") && len(in.Clusters) > 0 && in.Strategy.Type != ocm.All {
-			in.Aborted = false
-			broken := &in.Clusters[rapid.IntRange(0, len(in.Clusters)-1).Draw(t, "broken")]
-			if in.Snapshot != nil {
-				in.Snapshot[broken.Name] = broken.Group // Or its failure would stop nothing.
-			}
-			broken.Record = Record{Revision: "r2", Phase: Failed, Since: start, Previous: "r0"}
-			broken.Observed = bad
-			in.Strategy = rapid.SampledFrom([]ocm.RolloutStrategy{
-				inSteps("1", config(0, "None", "0"), "canary"), inSteps("2", config(time.Minute, "10m", "0")), inGroups(config(0, "None", "0"), "west"),
-			}).Draw(t, "strategy")
-		}
-		for range 4*len(in.Clusters) + 9 {
-			p := decide(t, in)
-			for _, change := range p.Changes[:rapid.IntRange(min(1, len(p.Changes)), len(p.Changes)).Draw(t, "writes")] {
-				if change.Apply && (in.Aborted || p.Stopped) {
-					t.Fatalf("%s is begun", change.Cluster)
-				}
-				write(&in, change)
-			}
-			for i := range in.Clusters {
-				if in.Clusters[i].Record.Phase != Failed {
-					in.Clusters[i].Observed = up
-				}
-			}
-			in.Now = in.Now.Add(time.Minute)
-		}
-		p := decide(t, in)
-		if !in.Aborted && !p.Stopped {
-			return // The broken cluster is in a wave that is not reached yet.
-		}
-		for _, c := range in.Clusters {
-			if c.Record.Revision == in.Revision && c.Record.Previous != "" && c.Record.Phase != RolledBack {
-				t.Fatalf("%s is %s: %+v, plan %+v", c.Name, c.Record.Phase, c.Record, p)
-			}
-		}
-		if len(p.ToRollBack) > 0 || len(p.Changes) > 0 || p.Done {
-			t.Fatalf("it has no end: %+v", p)
-		}
-	})
 }
 
 func mandatoryOf(s ocm.RolloutStrategy) []ocm.MandatoryDecisionGroup {

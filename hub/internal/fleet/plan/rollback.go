@@ -100,8 +100,9 @@ func (in Input) toRollBack(c Cluster) bool {
 }
 
 // rollBack gives clusters back what they had before, as far as there is room: first those that are in progress, which have
-// their place already, then those that have failed, then the others. A maintenance window is waited for only where the
-// cluster is well.
+// their place already, then those that have failed, then the others. A cluster that soaks has its place only while no more are in
+// progress than allowed: failed clusters that recover together soak together, and their Machines are not to be replaced together.
+// A maintenance window is waited for only where the cluster is well.
 func (p *Plan) rollBack(in Input, limit int, clusters []Cluster) {
 	room := in.room(limit, clusters)
 	for _, turn := range []func(Cluster) bool{
@@ -115,7 +116,8 @@ func (p *Plan) rollBack(in Input, limit int, clusters []Cluster) {
 				continue
 			}
 			busy := in.busy(*c)
-			if p.rollBackOne(in, c, busy || room > 0) && !busy {
+			inPlace := busy && (c.Record.Phase == Progressing || room >= 0)
+			if p.rollBackOne(in, c, inPlace || room > 0) && !busy {
 				room--
 			}
 		}
