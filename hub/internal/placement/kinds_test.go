@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,6 +62,16 @@ func TestKindsComeAndGo(t *testing.T) {
 		g.Eventually(func() error { return api.Create(ctx, decision) }).Should(Succeed())
 		decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: "c1"}, {ClusterName: ""}}
 		g.Expect(api.Status().Update(ctx, decision)).To(Succeed())
+		for i, other := range []metav1.ObjectMeta{
+			{Namespace: ref.Namespace, Labels: map[string]string{clusterv1beta1.PlacementLabel: "others"}},
+			{Namespace: "kube-public", Labels: map[string]string{clusterv1beta1.PlacementLabel: ref.Name}},
+		} {
+			other.Name = fmt.Sprintf("other-%d", i)
+			unrelated := &clusterv1beta1.PlacementDecision{ObjectMeta: other}
+			g.Expect(api.Create(ctx, unrelated)).To(Succeed())
+			unrelated.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: "c2"}}
+			g.Expect(api.Status().Update(ctx, unrelated)).To(Succeed())
+		}
 		for _, get := range []func() (client.Reader, error){kinds.Cached, kinds.Live} {
 			g.Eventually(func(g Gomega) {
 				reader, err := get()

@@ -37,6 +37,20 @@ func decision(owner types.UID, clusters ...string) clusterv1beta1.PlacementDecis
 	return d
 }
 
+// deleted is a decision that a finalizer keeps for a while.
+func deleted(d clusterv1beta1.PlacementDecision) clusterv1beta1.PlacementDecision {
+	d.DeletionTimestamp = new(metav1.Now())
+	return d
+}
+
+// What is being deleted chooses nothing, and is no order either: the fleet is told that there is no such Placement.
+func TestAPlacementThatIsBeingDeletedIsNotFound(t *testing.T) {
+	from := &stored{decisions: []clusterv1beta1.PlacementDecision{decision("p", "a")}}
+	from.placement.UID, from.placement.Status.NumberOfSelectedClusters, from.placement.DeletionTimestamp = "p", 1, new(metav1.Now())
+	_, err := Read(t.Context(), from, v1alpha1.PlacementReference{Namespace: "n", Name: "p"})
+	NewWithT(t).Expect(err).To(MatchError(ErrNotFound))
+}
+
 func TestDecisionsAreCompleteByTheClustersInThem(t *testing.T) {
 	cases := map[string]struct {
 		decisions []clusterv1beta1.PlacementDecision
@@ -51,6 +65,8 @@ func TestDecisionsAreCompleteByTheClustersInThem(t *testing.T) {
 		"the number is written after them":      {[]clusterv1beta1.PlacementDecision{decision("p", "a", "b")}, 1, []string{"a", "b"}, false},
 		"not scheduled yet":                     {[]clusterv1beta1.PlacementDecision{decision("p", "a", "")}, 1, []string{"a"}, true},
 		"of an earlier Placement of this name":  {[]clusterv1beta1.PlacementDecision{decision("older", "a"), decision("p", "b")}, 1, []string{"b"}, true},
+		"one is being deleted":                  {[]clusterv1beta1.PlacementDecision{deleted(decision("p", "a")), decision("p", "b")}, 1, []string{"b"}, true},
+		"more than the number":                  {[]clusterv1beta1.PlacementDecision{decision("p", "a", "b"), decision("p", "c")}, 2, []string{"a", "b", "c"}, false},
 		"all of an earlier one, new ones later": {[]clusterv1beta1.PlacementDecision{decision("older", "a")}, 1, nil, false},
 	}
 	for name, c := range cases {
