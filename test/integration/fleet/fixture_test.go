@@ -186,37 +186,6 @@ func expectKubelets(ctx context.Context, kubelet string, members ...*localfleet.
 	}
 }
 
-// expectCanaryFirst compares when the canary had succeeded with when the others got their new Machines.
-func expectCanaryFirst(ctx context.Context) {
-	GinkgoHelper()
-	g := NewWithT(GinkgoT())
-	proven := recordOf(ctx, g, fleet.Members[0])
-	Expect(proven.Phase).To(Equal("Succeeded"))
-	for _, member := range fleet.Members[1:] {
-		Expect(recordOf(ctx, g, member).Revision).To(Equal(proven.Revision))
-		for _, machine := range fleet.MachinesOf(ctx, g, member, pool) {
-			Expect(machine.CreationTimestamp.Time).To(BeTemporally(">=", proven.Since.Truncate(time.Second)), member.Name)
-		}
-	}
-}
-
-// machinesOf are the Machines of a cluster, each with its kubelet.
-func machinesOf(ctx context.Context, member *localfleet.Member) (machines []string) {
-	GinkgoHelper()
-	for _, machine := range fleet.MachinesOf(ctx, NewWithT(GinkgoT()), member, pool) {
-		machines = append(machines, machine.Name+" "+machine.Spec.Versions.Kubelet)
-	}
-	return machines
-}
-
-// expectNoSet looks whether a cluster ever had a template: the MachineSets of earlier ones are kept.
-func expectNoSet(ctx context.Context, member *localfleet.Member, of any) {
-	GinkgoHelper()
-	sets := &v1alpha1.MachineSetList{}
-	Expect(fleet.HubClient.List(ctx, sets, client.InNamespace(member.Name))).To(Succeed())
-	Expect(sets.Items).NotTo(ContainElement(of), "%s never had that template", member.Name)
-}
-
 // recordsOf are those of all clusters at one moment, by cluster.
 func recordsOf(ctx context.Context, g Gomega) map[string]record {
 	deployments, records := &v1alpha1.MachineDeploymentList{}, map[string]record{}

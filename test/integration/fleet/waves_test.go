@@ -33,15 +33,17 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		written := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal(text, written)).To(Succeed())
+		before := deployments(ctx)
 		strict := client.WithFieldValidation(fleet.HubClient, metav1.FieldValidationStrict)
 		Expect(strict.Create(ctx, written)).To(Succeed())
 		Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(written), workers)).To(Succeed())
 		expectRolledOut(ctx, "v1.36.2")
-		expectCanaryFirst(ctx)
+		expectCanaryFirst(ctx, "v1.36.2")
+		expectAdopted(ctx, before)
 	}, SpecTimeout(fleettest.Patience))
 
 	It("should move nothing further when the canary fails, and take the canary back", func(ctx SpecContext) {
-		before := workers.Spec.Template.DeepCopy()
+		before, machines, specs := workers.Spec.Template.DeepCopy(), machinesOfAll(ctx), specsOfAll(ctx)
 		edit(ctx, func() {
 			workers.Spec.RollbackPolicy = v1alpha1.RollbackFailed
 			workers.Spec.Template.Spec.ProgressDeadlineSeconds = new(int32(5))
@@ -54,12 +56,14 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 			Expect(deploymentOf(ctx, NewWithT(GinkgoT()), member).Spec.Template.Spec.ProviderConfig.ValueRef.Name).To(Equal("small"))
 			fleet.ExpectReady(ctx, member, pool, 1)
 		}
+		Expect(specsOfAll(ctx)).To(Equal(specs), "all have what they had before")
+		Expect(machinesOfAll(ctx)).To(Equal(machines), "that of the canary was not replaced before there was another")
 		for _, member := range []*localfleet.Member{second, third, fourth} {
 			expectNoSet(ctx, member, HaveField("Spec.Template.Spec.ProviderConfig.ValueRef.Name", "missing"))
 		}
 
 		edit(ctx, func() { workers.Spec.Template = *before })
-		expectRolledOut(ctx, "v1.36.2")
+		expectRolledOut(ctx, before.Spec.Template.Spec.Versions.Kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
 	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", func(ctx SpecContext) {
@@ -98,12 +102,13 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		Expect(ended.Since.Sub(soaking.Since)).To(BeNumerically(">=", soak()), "the soak is no shorter for the restart")
 		killHub(ctx)
 		expectRolledOut(ctx, kubelet)
-		expectCanaryFirst(ctx)
+		expectCanaryFirst(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
 	DescribeTable("should go on where it was when the hub is killed", fleettest.Long, func(ctx SpecContext, kill func(ctx SpecContext) (kubelet string)) {
-		expectRolledOut(ctx, kill(ctx))
-		expectCanaryFirst(ctx)
+		kubelet := kill(ctx)
+		expectRolledOut(ctx, kubelet)
+		expectCanaryFirst(ctx, kubelet)
 	},
 		Entry("before it begins", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
 			killed := fleet.HubProcess
@@ -172,10 +177,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 	It("should take in a cluster that joins in mid-rollout, and leave one alone that leaves", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableHold)
 		setStage(ctx, fourth, "")
-		Eventually(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
-			g.Expect(workers.Status.Clusters.Selected).To(BeEquivalentTo(3))
-		}).Should(Succeed())
+		expectSelected(ctx, 3)
 		old, stays := workers.Spec.Template.Spec.Template.Spec.Versions.Kubelet, machinesOf(ctx, third)
 		kubelet := upgrade(ctx)
 		expectPhase(ctx, second, "Progressing")
@@ -187,7 +189,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectKubelets(ctx, old, third)
 		setStage(ctx, third, localfleet.StageProduction)
 		expectRolledOut(ctx, kubelet)
-		expectCanaryFirst(ctx)
+		expectCanaryFirst(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
 	It("should begin with the canary again when the template changes in mid-rollout", fleettest.Long, func(ctx SpecContext) {
@@ -209,9 +211,13 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 			g.Expect(records).To(HaveKeyWithValue(fourth.Name, HaveField("Phase", "Progressing")))
 		}).WithPolling(glance).Should(Succeed(), "the last cluster is begun")
 		expectRolledOut(ctx, kubelet)
-		expectCanaryFirst(ctx)
+		expectCanaryFirst(ctx, kubelet)
 		for _, member := range []*localfleet.Member{third, fourth} {
 			expectNoSet(ctx, member, HaveField("Spec.Template.Spec.Versions.Kubelet", dropped))
 		}
 	}, SpecTimeout(2*fleettest.Patience))
+
+	describeRollbacks()
+	describeOverrides()
+	describeLateClusters()
 })
