@@ -113,6 +113,15 @@ func specsOfAll(ctx context.Context) map[string]v1alpha1.MachineDeploymentSpec {
 	return all
 }
 
+// expectSpecs looks whether the MachineDeployments of all clusters are as they were.
+func expectSpecs(ctx context.Context, before map[string]v1alpha1.MachineDeploymentSpec) {
+	GinkgoHelper()
+	now := specsOfAll(ctx)
+	for _, member := range fleet.Members {
+		Expect(now[member.Name]).To(Equal(before[member.Name]), "%s has what it had before", member.Name)
+	}
+}
+
 func setsOf(ctx context.Context, member *localfleet.Member) []v1alpha1.MachineSet {
 	GinkgoHelper()
 	sets := &v1alpha1.MachineSetList{}

@@ -56,7 +56,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 			Expect(deploymentOf(ctx, NewWithT(GinkgoT()), member).Spec.Template.Spec.ProviderConfig.ValueRef.Name).To(Equal("small"))
 			fleet.ExpectReady(ctx, member, pool, 1)
 		}
-		Expect(specsOfAll(ctx)).To(Equal(specs), "all have what they had before")
+		expectSpecs(ctx, specs)
 		Expect(machinesOfAll(ctx)).To(Equal(machines), "that of the canary was not replaced before there was another")
 		for _, member := range []*localfleet.Member{second, third, fourth} {
 			expectNoSet(ctx, member, HaveField("Spec.Template.Spec.ProviderConfig.ValueRef.Name", "missing"))
