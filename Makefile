@@ -98,8 +98,9 @@ demo-down: $(HEARTBEAT) ## End a fleet that "make demo KEEP=1" left running, and
 	@$(BIN)/demo down
 
 .PHONY: bench
-bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, rolled with a surge of SURGE.
+bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, rolled with a surge of SURGE; and a plan for 500 clusters.
 	@go run ./test/bench --clusters=$(CLUSTERS) --machines=$(MACHINES) --surge=$(SURGE)
+	@go test -count=1 -vet=off -run '^$$' -bench 500Clusters ./hub/internal/fleet
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.

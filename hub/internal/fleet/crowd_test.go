@@ -47,7 +47,7 @@ const (
 // runs under a manager, with its cache, its watches and the real clock.
 type crowd struct {
 	*WithT
-	t        *testing.T
+	t        testing.TB
 	direct   client.WithWatch
 	config   *rest.Config
 	size     int
@@ -57,7 +57,7 @@ type crowd struct {
 	writes, reads hubtest.Writes
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newCrowd(t testing.TB) *crowd {
 	t.Helper()
 	c := &crowd{WithT: NewWithT(t), t: t}
 	own, err := testenv.Start(t.Context())
@@ -243,7 +243,7 @@ func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (decision,
 }
 
 // cpuOf is the least CPU time that work took of some runs, on a thread of its own.
-func cpuOf(t *testing.T, runs int, work func() error) time.Duration {
+func cpuOf(t testing.TB, runs int, work func() error) time.Duration {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -265,6 +265,32 @@ func cpuOf(t *testing.T, runs int, work func() error) time.Duration {
 	return slices.Min(took)
 }
 
+// cost is what an upgrade of the whole fleet takes: the CPU time of the plan that begins it, and the requests of the controller.
+type cost struct {
+	cpu, took     time.Duration
+	writes, reads map[string]int
+}
+
+// upgrade brings all clusters to another kubelet.
+func (c *crowd) upgrade(h *hub, kubelet string) cost {
+	c.t.Helper()
+	upgraded := c.fleet.DeepCopy()
+	upgraded.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet
+	cpu := cpuOf(c.t, 5, func() error {
+		d, err := h.plan(c.t.Context(), upgraded.DeepCopy())
+		if err == nil && (len(d.changes) != 1 || d.plan.Waves != 2) {
+			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.changes), d.plan.Waves)
+		}
+		return err
+	})
+	c.writes.Counts()
+	c.reads.Counts()
+	began := time.Now()
+	c.Expect(c.direct.Patch(c.t.Context(), upgraded, client.MergeFrom(c.fleet))).To(Succeed())
+	c.awaitRollout()
+	return cost{cpu: cpu, took: time.Since(began), writes: c.writes.Counts(), reads: c.reads.Counts()}
+}
+
 // A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
 func TestFiveHundredClusters(t *testing.T) {
 	c := newCrowd(t)
@@ -272,26 +298,10 @@ func TestFiveHundredClusters(t *testing.T) {
 	h := c.startHub()
 	c.awaitRollout()
 
-	upgraded := c.fleet.DeepCopy()
-	upgraded.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
-	cpu := cpuOf(t, 5, func() error {
-		d, err := h.plan(t.Context(), upgraded.DeepCopy())
-		if err == nil && (len(d.changes) != 1 || d.plan.Waves != 2) {
-			err = fmt.Errorf("the plan has %d changes and %d waves: the canary comes first", len(d.changes), d.plan.Waves)
-		}
-		return err
-	})
-	t.Logf("planning for %d clusters takes %s of CPU", c.size, cpu)
-	c.Expect(cpu).To(BeNumerically("<", crowdPlanCPU*time.Duration(c.size)/crowdSize), "the CPU time of a plan for %d clusters", c.size)
-
-	c.writes.Counts()
-	c.reads.Counts()
-	began := time.Now()
-	c.Expect(c.direct.Patch(t.Context(), upgraded, client.MergeFrom(c.fleet))).To(Succeed())
-	c.awaitRollout()
-	writes, reads := c.writes.Counts(), c.reads.Counts()
-	t.Logf("upgrading %d clusters took %s; writes %v, reads %v", c.size, time.Since(began).Round(time.Second), writes, reads)
-	c.expectFew(writes, reads)
+	cost := c.upgrade(h, "v1.37.1")
+	t.Logf("upgrading %d clusters took %s, planning %s of CPU; writes %v, reads %v", c.size, cost.took.Round(time.Second), cost.cpu, cost.writes, cost.reads)
+	c.Expect(cost.cpu).To(BeNumerically("<", crowdPlanCPU*time.Duration(c.size)/crowdSize), "the CPU time of a plan for %d clusters", c.size)
+	c.expectFew(cost.writes, cost.reads)
 
 	h.stop()
 	c.reads.Counts()
@@ -305,22 +315,39 @@ func TestFiveHundredClusters(t *testing.T) {
 	c.Expect(c.reads.Counts()).To(BeEmpty(), "nor does it ask the API server")
 }
 
+// BenchmarkUpgradeOf500Clusters is for "make bench". It asserts no figure.
+func BenchmarkUpgradeOf500Clusters(b *testing.B) {
+	c := newCrowd(b)
+	c.playClusters()
+	h := c.startHub()
+	c.awaitRollout()
+	defer h.stop()
+	upgrades := 0
+	for b.Loop() {
+		upgrades++
+		cost := c.upgrade(h, fmt.Sprintf("v1.37.%d", upgrades))
+		b.ReportMetric(float64(cost.cpu.Microseconds())/1000, "CPU-ms/plan")
+		b.ReportMetric(float64(total(cost.writes))/float64(c.size), "writes/cluster")
+		b.ReportMetric(float64(total(cost.reads)), "reads/upgrade")
+	}
+}
+
+func total(counts map[string]int) int {
+	sum := 0
+	for _, count := range counts {
+		sum += count
+	}
+	return sum
+}
+
 func (h *hub) runner() reconcile.Reconciler { return reconciler.New(h.cached, h.cached, h.Controller) }
 
 // expectFew wants few writes for each cluster that is upgraded, and reads whose number does not depend on that of the clusters.
 func (c *crowd) expectFew(writes, reads map[string]int) {
 	c.t.Helper()
-	total := 0
-	for _, count := range writes {
-		total += count
-	}
-	c.Expect(float64(total)/float64(c.size)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
+	c.Expect(float64(total(writes))/float64(c.size)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
 	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*c.size), "begun, soaking, succeeded: %v", writes)
 	decisions := reads["list *v1alpha1.ClusterList"]
 	c.Expect(decisions).To(BeNumerically(">", 0), "%v", reads)
-	total = 0
-	for _, count := range reads {
-		total += count
-	}
-	c.Expect(total).To(BeNumerically("<=", 4*decisions), "each decision that changes something reads the fleet, the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)
+	c.Expect(total(reads)).To(BeNumerically("<=", 4*decisions), "each decision that changes something reads the fleet, the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)
 }

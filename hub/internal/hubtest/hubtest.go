@@ -29,7 +29,7 @@ import (
 func Name() string { return "c-" + rand.String(8) }
 
 // Client is a direct client of an administrator.
-func Client(t *testing.T, environment *testenv.Environment) client.WithWatch {
+func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -144,7 +144,7 @@ func Freeze(t *testing.T, c client.Client, cluster *v1alpha1.Cluster, verdict fr
 }
 
 // Create creates object.
-func Create(t *testing.T, c client.Client, object client.Object) {
+func Create(t testing.TB, c client.Client, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {
 		t.Fatalf("creating %T: %v", object, err)
