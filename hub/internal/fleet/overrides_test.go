@@ -173,6 +173,24 @@ func TestAnOverrideThatCannotBeUsedBeginsNothing(t *testing.T) {
 	}
 }
 
+// The kubelet of an override is what the API server of the cluster has to support, not that of the fleet's template.
+func TestTheSkewOfAnOverriddenKubeletIsChecked(t *testing.T) {
+	f := newFixture(t, 2, inSteps(2, 0))
+	f.label(1, "late", "yes")
+	f.settle()
+	f.cluster(1).Status.KubernetesVersion = "v1.37.1"
+	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[1])).To(Succeed())
+	f.update(override(t, "late", kubelet138))
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is begun where it is not supported")
+	f.Expect(f.status().Failures).To(ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Reason", v1alpha1.ReasonUnsupportedKubeletVersion),
+		HaveField("Message", And(ContainSubstring("spec.overrides[late].template.spec.template.spec.versions.kubelet"), ContainSubstring("v1.38.0"))))))
+	f.cluster(1).Status.KubernetesVersion = "v1.38.0"
+	f.Expect(f.direct.Status().Update(t.Context(), f.clusters[1])).To(Succeed())
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.38.0"))
+}
+
 func TestAnOverrideSetsSomething(t *testing.T) {
 	f := newFixture(t, 0, nil)
 	f.refresh().Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "empty"}}

@@ -171,6 +171,9 @@ func TestAPlacementThatIsDeletedFreezesTheFleet(t *testing.T) {
 			d.Expect(d.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"), "nothing is begun or deleted")
 			d.Expect(*d.deployment(1).Spec.Replicas).To(BeEquivalentTo(7), "frozen means frozen")
 			d.Expect(d.fleet.Status.Clusters.Updated).To(BeZero())
+			if how != "emptied" {
+				d.Expect(d.fleet.Status.Clusters.Selected).To(BeEquivalentTo(2), "no cluster leaves a fleet whose choice is not known")
+			}
 		})
 	}
 }
