@@ -47,6 +47,27 @@ func TestAClusterThatLeavesLosesItsMachineDeploymentByPolicy(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, -, -"), "frozen means frozen")
 }
 
+// Clusters choose their own labels when they ask to join, so the selector alone lets none into a fleet; and one that is denied
+// later keeps what it has.
+func TestOnlyAcceptedClustersAreSelected(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(2, 0), deleting))
+	accept := func(acceptance v1alpha1.Acceptance) {
+		f.cluster(1).Spec.Acceptance = acceptance
+		f.Expect(f.direct.Update(t.Context(), f.clusters[1])).To(Succeed())
+	}
+	accept(v1alpha1.AcceptancePending)
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, -"))
+	f.Expect(f.status().Clusters.Selected).To(BeEquivalentTo(1))
+	accept(v1alpha1.AcceptanceAccepted)
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
+	accept(v1alpha1.AcceptanceDenied)
+	f.upgrade("v1.37.0")
+	f.settle()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2"), "nothing is begun or deleted there")
+}
+
 // A MachineDeployment of the fleet's name that the fleet did not make is never deleted.
 func TestAForeignMachineDeploymentIsNeverDeleted(t *testing.T) {
 	f := newFixture(t, 2, both(inSteps(2, 0), deleting))
