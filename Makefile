@@ -13,7 +13,7 @@ export CGO_ENABLED := 0
 # Every module is built from its own go.mod, so a build means the same with and without go.work.
 export GOWORK := off
 
-MODULES := . apis internal/owneddir agent/simulator hack/tools hack/release
+MODULES := . apis internal/owneddir agent/simulator hack/tools hack/release test/e2e
 BIN := bin
 export HOLLOWFLEET_BIN := $(CURDIR)/$(BIN)
 
@@ -85,8 +85,8 @@ export TESTFLAGS ?=
 help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -201,6 +201,10 @@ test-ocm: build $(OCM)/placement ## Run the hub beside Open Cluster Management's
 test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autoscaler, which is built for it, scale a real fleet.
 	@HOLLOWFLEET_CLUSTER_AUTOSCALER=$(CURDIR)/$(CLUSTER_AUTOSCALER) go test -count=1 -vet=off -timeout 30m -v ./test/integration/autoscaler \
 		-args -ginkgo.focus='cluster-autoscaler itself'
+
+.PHONY: e2e
+e2e: ## Run Hollowfleet on three real kind clusters, as the README says. It needs Docker; KIND_NODE_IMAGE= names another node. KEEP=1 leaves them.
+	@KEEP='$(KEEP)' test/e2e/run.sh
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.
