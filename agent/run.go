@@ -85,7 +85,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.export(ctx); err != nil {
 		return err
 	}
-	defer a.exporter.Close(a.Log)
+	defer a.exporter.Close(ctx, a.Log)
 	if err := a.connect(ctx); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	defer exporter.Close(options.Logger)
+	defer exporter.Close(ctx, options.Logger)
 	if err := addControllers(hub, options, tracker, exporter.Tracers); err != nil {
 		return err
 	}

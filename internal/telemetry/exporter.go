@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options, service Service, metrics prometheus.Gat
 	}
 	if o.MetricsInterval > 0 {
 		if err := e.addMetrics(ctx, o, described, metrics, log); err != nil {
-			e.Close(log)
+			e.Close(ctx, log)
 			return nil, err
 		}
 	}
@@ -75,9 +75,9 @@ func New(ctx context.Context, o Options, service Service, metrics prometheus.Gat
 // closeTimeout bounds the time in which what is left is sent.
 const closeTimeout = 3 * time.Second
 
-// Close sends what is left, if the receiver takes it soon. Callers need not: what is not sent is lost.
-func (e *Exporter) Close(log logr.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+// Close sends what is left, if the receiver takes it soon, also when ctx is done. Callers need not: what is not sent is lost.
+func (e *Exporter) Close(ctx context.Context, log logr.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	for _, closer := range e.closers {
 		if err := closer(ctx); err != nil {

@@ -92,7 +92,7 @@ func TestOffIsANoopProvider(t *testing.T) {
 	exporter, err := telemetry.New(t.Context(), telemetry.Options{Endpoint: "http://nowhere.invalid:1"}, telemetry.Service{}, prometheus.NewRegistry(), logr.Discard())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(exporter.Tracers).To(Equal(noop.NewTracerProvider()))
-	exporter.Close(logr.Discard())
+	exporter.Close(t.Context(), logr.Discard())
 }
 
 // certificate is one for loopback, that signs itself, and the path of a file with it.
@@ -121,14 +121,14 @@ func TestSpansAndMetricsAreSentOverTLS(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", ca)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.cluster.name=named")
 	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "hollowfleet_told_total"})
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "hollowfleet_told_total", Help: "A counter of this test."})
 	registry.MustRegister(counter)
 	exporter, err := telemetry.New(t.Context(), telemetry.Options{Endpoint: receiver.Address, SamplingRatio: 1, MetricsInterval: time.Hour},
 		telemetry.Here("p", "v"), registry, logr.Discard())
 	g.Expect(err).NotTo(HaveOccurred())
 	_, end := telemetry.NewTracer(exporter.Tracers).Continue(t.Context(), "told", telemetry.From{})
 	end(nil)
-	exporter.Close(logr.Discard())
+	exporter.Close(t.Context(), logr.Discard())
 	spans := receiver.Spans(func(otlp.Span) bool { return true })
 	g.Expect(spans).To(HaveLen(1), "closing sends what is left")
 	g.Expect([]string{spans[0].Name, spans[0].Service, spans[0].Cluster}).To(Equal([]string{"told", "p", "named"}))
@@ -146,7 +146,7 @@ func TestAReceiverThatIsAwayIsToldOnce(t *testing.T) {
 	var logs output
 	exporter, err := telemetry.New(t.Context(), telemetry.Options{Endpoint: "http://" + first.Address, SamplingRatio: 1}, telemetry.Service{}, nil, logs.logger())
 	g.Expect(err).NotTo(HaveOccurred())
-	defer exporter.Close(logr.Discard())
+	defer exporter.Close(t.Context(), logr.Discard())
 	tracer := telemetry.NewTracer(exporter.Tracers)
 	span := func() {
 		_, end := tracer.Continue(t.Context(), "x", telemetry.From{})

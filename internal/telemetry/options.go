@@ -36,7 +36,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 }
 
 // Validate reports all that is wrong with o.
-func (o Options) Validate() error {
+func (o *Options) Validate() error {
 	var problems []error
 	if !(o.SamplingRatio >= 0 && o.SamplingRatio <= 1) {
 		problems = append(problems, fmt.Errorf("--trace-sampling-ratio: want 0 to 1, got %g", o.SamplingRatio))
@@ -51,7 +51,7 @@ func (o Options) Validate() error {
 }
 
 // url is the endpoint with its scheme; empty without an endpoint.
-func (o Options) url() (string, error) {
+func (o *Options) url() (string, error) {
 	if o.Endpoint == "" {
 		return "", nil
 	}

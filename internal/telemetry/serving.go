@@ -28,7 +28,7 @@ import (
 type Serving struct {
 	// CertFile and KeyFile are PEM files. They are followed when they change.
 	CertFile, KeyFile string
-	// SelfSigned lets the process make a certificate that nobody else knows, and renew it.
+	// SelfSigned lets the process make a certificate of its own, and renew it.
 	SelfSigned bool
 }
 
@@ -40,7 +40,7 @@ func (s *Serving) AddFlags(flags *pflag.FlagSet) {
 }
 
 // Validate reports what is wrong with s.
-func (s Serving) Validate() error {
+func (s *Serving) Validate() error {
 	switch {
 	case (s.CertFile == "") != (s.KeyFile == ""):
 		return errors.New("--tls-cert-file, --tls-private-key-file: both or none of them: a certificate is of no use without its key")
@@ -80,7 +80,7 @@ func untilDone(ctx context.Context) error {
 	return nil
 }
 
-// Configure gives config the certificate. There is no HTTP/2: nobody who scrapes or probes needs it.
+// Configure gives config the certificate. There is no HTTP/2: neither scrapes nor probes need it.
 func (c *Certificate) Configure(config *tls.Config) {
 	config.GetCertificate, config.MinVersion, config.NextProtos = c.get, tls.VersionTLS12, []string{"http/1.1"}
 }

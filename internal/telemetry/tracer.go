@@ -58,7 +58,7 @@ func (t *Tracer) Continue(ctx context.Context, name string, from From, attribute
 		return ctx, nothing
 	}
 	ctx, options := t.place(ctx, from)
-	return begin(t.tracer.Start(ctx, name, append(options, trace.WithAttributes(attributes...))...))
+	return begin(t.tracer.Start(ctx, name, append(options, trace.WithAttributes(attributes...))...)) //nolint:spancheck // The caller ends it, with what is returned.
 }
 
 // Start starts a span below that of ctx; none if ctx has none.
@@ -66,7 +66,7 @@ func (t *Tracer) Start(ctx context.Context, name string, attributes ...attribute
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, nothing
 	}
-	return begin(t.tracer.Start(ctx, name, trace.WithAttributes(attributes...)))
+	return begin(t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))) //nolint:spancheck // The caller ends it, with what is returned.
 }
 
 // Record makes a span of something that another process has done meanwhile.

@@ -99,18 +99,18 @@ func (c *kindCluster) node() (nodes.Node, error) {
 	return members[0], nil
 }
 
-// exec runs a command in the container of the node and returns what it prints.
-func (c *kindCluster) exec(command string, args ...string) (string, error) {
+// exec runs a command in the container of the node.
+func (c *kindCluster) exec(command string, args ...string) error {
 	node, err := c.node()
 	if err != nil {
-		return "", err
+		return err
 	}
 	var output bytes.Buffer
 	err = node.Command(command, args...).SetStdout(&output).SetStderr(&output).Run()
 	if err != nil {
-		return "", fmt.Errorf("%s %s in %s: %w\n%s", command, strings.Join(args, " "), node, err, output.String())
+		return fmt.Errorf("%s %s in %s: %w\n%s", command, strings.Join(args, " "), node, err, output.String())
 	}
-	return strings.TrimSpace(output.String()), nil
+	return nil
 }
 
 // collect writes the logs of the node, and all its containers, below a directory.

@@ -56,7 +56,7 @@ func cutOff(from, to *kindCluster) func() {
 	Expect(err).NotTo(HaveOccurred())
 	rules := [][]string{{"FORWARD", "-d", address, "-j", "DROP"}, {"FORWARD", "-s", address, "-j", "DROP"}}
 	for _, rule := range rules {
-		_, err := from.exec("iptables", append([]string{"-I"}, rule...)...)
+		err := from.exec("iptables", append([]string{"-I"}, rule...)...)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	healed := false
@@ -66,7 +66,7 @@ func cutOff(from, to *kindCluster) func() {
 		}
 		healed = true
 		for _, rule := range rules {
-			_, err := from.exec("iptables", append([]string{"-D"}, rule...)...)
+			err := from.exec("iptables", append([]string{"-D"}, rule...)...)
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}
