@@ -65,7 +65,7 @@ root() {
 	mapfile -t -O "${#packages[@]}" packages < <(grep -vxF "$(printf '%s\n' "${packages[@]}")" <<<"$found")
 	# Six packages at a time, however many cores there are: many start several control planes, and then wait more than they
 	# work.
-	go_test root . 40m -p 6 -parallel 4 -ldflags '-s -w' "${packages[@]}"
+	go_test root . 40m -p 6 -ldflags '-s -w' "${packages[@]}"
 }
 
 # modules runs the tests of all modules but the root module.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
 // actError is a create or delete that the API server refused.
@@ -223,6 +225,16 @@ func (c *Controller) create(ctx context.Context, s *scope, count int) error {
 	s.known.brake.refused(failure, created, now)
 	failedEvent(v1alpha1.ReasonCreateFailed, failure).Send(c.Recorder, set)
 	return failure
+}
+
+// createOne creates a Machine, which takes the trace on to its agent.
+func (c *Controller) createOne(ctx context.Context, machine *v1alpha1.Machine) error {
+	ctx, end := c.tracer.Start(ctx, "Machine.Create")
+	telemetry.Stamp(ctx, machine)
+	err := c.Client.Create(ctx, machine)
+	trace.SpanFromContext(ctx).SetAttributes(telemetry.Object("machine", machine)...)
+	end(err)
+	return err
 }
 
 // discard deletes a Machine again that the API server stored without the labels of its set's selector, which only

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
@@ -30,14 +29,4 @@ func (c *Controller) traceAct(ctx context.Context, set *v1alpha1.MachineSet, dec
 		}
 		end(err)
 	}
-}
-
-// createOne creates a Machine, which takes the trace on to its agent.
-func (c *Controller) createOne(ctx context.Context, machine *v1alpha1.Machine) error {
-	ctx, end := c.tracer.Start(ctx, "Machine.Create")
-	telemetry.Stamp(ctx, machine)
-	err := c.Client.Create(ctx, machine)
-	trace.SpanFromContext(ctx).SetAttributes(telemetry.Object("machine", machine)...)
-	end(err)
-	return err
 }
