@@ -15,7 +15,7 @@ mkdir -p "$logs"
 # time. Where memory is scarce, they take less of it.
 export GOGC=100
 gibibytes=$(awk '/^MemTotal:/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null)
-((${gibibytes:-0} < 15)) || export GOGC=400
+((${gibibytes:-0} < 15)) || export GOGC=200
 # What a test waits for without a time of its own may take long on a busy machine.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=30s
 export CGO_ENABLED=0 GOWORK=off HOLLOWFLEET_BIN=${HOLLOWFLEET_BIN:-$root/bin}
@@ -44,11 +44,13 @@ go_test() {
 	echo "${PIPESTATUS[0]}" >"$logs/$suite.code"
 }
 
-# Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end.
+# Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end: one that
+# waits, with several control planes, beside one that works.
 slowest=(
-	test/integration/faults hub/internal/machinedeployment test/integration/cli test/integration/lifecycle test/integration
-	test/integration/demo agent test/integration/fleet test/integration/joining hub/internal/fleet
-	test/integration/restored test/integration/rollout test/integration/chaos
+	test/integration/faults hub/internal/machinedeployment test/integration/fleet hub/internal/fleet test/integration/cli
+	agent test/integration/demo hub/internal/machineset test/integration/joining hub test/integration
+	test/integration/restored agent/internal/machine test/integration/rollout test/integration/lifecycle
+	test/integration/chaos
 )
 
 # root FILTER... runs the packages of the root module that grep finds with FILTER.
@@ -63,9 +65,9 @@ root() {
 		mapfile -t -O "${#packages[@]}" packages < <(grep "/$name\$" <<<"$found")
 	done
 	mapfile -t -O "${#packages[@]}" packages < <(grep -vxF "$(printf '%s\n' "${packages[@]}")" <<<"$found")
-	# Six packages at a time, however many cores there are: many start several control planes, and then wait more than they
+	# Five packages at a time, however many cores there are: many start several control planes, and then wait more than they
 	# work.
-	go_test root . 40m -p 6 -ldflags '-s -w' "${packages[@]}"
+	go_test root . 40m -p 5 -ldflags '-s -w' "${packages[@]}"
 }
 
 # modules runs the tests of all modules but the root module.

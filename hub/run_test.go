@@ -247,7 +247,7 @@ func TestHubStopsBeforeItHasSeenItsObjects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	r := &running{WithT: g, t: t, health: freeAddress(t)}
+	r := &running{WithT: g, t: t, health: freeAddress(t), scheme: "http"}
 	go func() {
 		done <- hub.Run(ctx, hub.Options{Config: config, HealthAddress: r.health, MetricsAddress: "0", NoLeaderElection: true})
 	}()

@@ -28,7 +28,11 @@ const (
 
 // A small fleet is measured whole. Its counts and sizes must hold for any number of Machines; no time is asked for.
 func TestBenchMeasuresAFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	g := NewWithT(t)
+	t.Setenv("GOGC", "") // The programs are measured as users run them.
 	bin, err := testenv.BinDir()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Setenv("TMPDIR", t.TempDir())

@@ -130,7 +130,7 @@ func told(ctx context.Context, g Gomega, member *localfleet.Member) []string {
 }
 
 var _ = Describe("What has no Machine", func() {
-	It("should be reported and told once, never removed, and taken back by its Machine", func(ctx SpecContext) {
+	It("should be reported and told once, never removed, and taken back by its Machine", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "orphans", 1) // Its MachineClass serves the others.
 		fleet.ExpectReady(ctx, member, "orphans", 1)

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("MachineDeployments of one surge group", func() {
-	It("should never have more surge than one of them may, and all end (MCM #798)", func(ctx SpecContext) {
+	It("should never have more surge than one of them may, and all end (MCM #798)", fleettest.Long, func(ctx SpecContext) {
 		strategy := rolling(1, 0)
 		strategy.RollingUpdate.SurgeGroup = "zones"
 		a, b := newPool(ctx, "zone-a", 2, strategy), newPool(ctx, "zone-b", 2, strategy)
