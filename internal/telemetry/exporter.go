@@ -45,7 +45,7 @@ type Exporter struct {
 }
 
 // New returns an Exporter. It connects when there is something to send: a receiver that cannot be reached is no error, and
-// is told to log. metrics are what is sent of them.
+// is logged to log. metrics are what is sent of them.
 func New(ctx context.Context, o Options, service Service, metrics prometheus.Gatherer, log logr.Logger) (*Exporter, error) {
 	e := &Exporter{Tracers: noop.NewTracerProvider()}
 	if err := o.Validate(); err != nil {

@@ -135,7 +135,7 @@ func TestSpansAndMetricsAreSentOverTLS(t *testing.T) {
 	g.Expect(receiver.HasMetric("p", "hollowfleet_told_total")).To(BeTrue())
 }
 
-// A receiver that is away disturbs nobody, and is told once; that it is back, too.
+// The log says once that a receiver cannot be reached, and once that it can be reached again. Nothing else fails.
 func TestAReceiverThatIsAwayIsToldOnce(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")

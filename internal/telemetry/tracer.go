@@ -89,7 +89,7 @@ func (t *Tracer) Settle(object metav1.Object) {
 	}
 }
 
-// Settled tells whether object's traceparent is one that Settle has seen: whatever is ordered now was not ordered by it.
+// Settled tells whether object's traceparent is one that Settle has seen: a later order does not belong to that trace.
 func (t *Tracer) Settled(object metav1.Object) bool {
 	if t == nil {
 		return false

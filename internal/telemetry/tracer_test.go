@@ -71,7 +71,7 @@ func TestWorkThatRepeatsIsLinked(t *testing.T) {
 	g.Expect(span.Links()[0].SpanContext.TraceID().String()).To(Equal(traceID))
 }
 
-// Whoever may write an object may write this too: no value breaks anything.
+// A user who may write an object may write its annotation: no value may cause a failure.
 func TestWhatIsNoTraceparentBeginsATrace(t *testing.T) {
 	for _, value := range []string{
 		"", "x", "00", sampled[:54], "ff" + sampled[2:], strings.ToUpper(sampled), strings.Repeat("0", 1<<18),

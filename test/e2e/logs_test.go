@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// collect writes what is known of the clusters below bin/e2e/logs: the logs of their nodes and pods, all objects, all events.
+// collect writes what is known of the clusters to a new directory bin/e2e/logs-…: the logs of their nodes and pods, all objects, all events.
 // What cannot be had is told, and stops nothing.
 func collect(clusters map[string]*kindCluster) {
-	logs := filepath.Join(output(), "logs")
-	if err := os.RemoveAll(logs); err != nil {
-		fmt.Println("removing the logs of an earlier run:", err)
+	logs, err := os.MkdirTemp(output(), "logs-")
+	if err != nil {
+		fmt.Println("making a directory for the logs:", err)
+		return
 	}
 	for name, one := range clusters {
 		if one == nil {

@@ -3,7 +3,7 @@
 # usage: test/e2e/run.sh
 #
 # KIND_NODE_IMAGE names the image of a node; without it kindest/node is pulled, and where no registry has it, one is built. KEEP=1
-# leaves the clusters. TESTFLAGS is handed to go test. Logs of a failed run are in bin/e2e/logs.
+# leaves the clusters. TESTFLAGS is handed to go test. Logs of a failed run are in a new directory bin/e2e/logs-….
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD

@@ -44,9 +44,9 @@ func TestE2E(t *testing.T) {
 func output() string { return os.Getenv("HOLLOWFLEET_E2E_OUTPUT") }
 
 var _ = BeforeSuite(func() {
-	work = filepath.Join(output(), "work")
-	Expect(os.RemoveAll(work)).To(Succeed())
-	Expect(os.MkdirAll(work, 0o755)).To(Succeed())
+	var err error
+	work, err = os.MkdirTemp(output(), "work-")
+	Expect(err).NotTo(HaveOccurred())
 	for _, name := range []string{"charts", "config"} {
 		target, err := filepath.Abs(filepath.Join(root, name))
 		Expect(err).NotTo(HaveOccurred())
@@ -77,6 +77,7 @@ var _ = ReportAfterSuite("figures and logs", func(report Report) {
 			Expect(one.delete()).To(Succeed())
 		}
 	}
+	Expect(os.RemoveAll(work)).To(Succeed())
 })
 
 // run runs commands of a user in a shell that stands in a checkout and talks to the hub. What they print is shown.

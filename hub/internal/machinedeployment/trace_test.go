@@ -72,7 +72,7 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	f.settle(func() {})
 	again := spansOf(spans, "MachineSet.Act", rest)
 	f.Expect(again).NotTo(BeEmpty())
-	f.Expect(again[0].Parent().IsValid()).To(BeFalse(), "nobody has ordered this: it is another trace")
+	f.Expect(again[0].Parent().IsValid()).To(BeFalse(), "no change of a user has ordered this: it begins another trace")
 	f.Expect(again[0].Links()[0].SpanContext.TraceID()).To(Equal(root.SpanContext().TraceID()))
 }
 

@@ -26,7 +26,7 @@ type container struct {
 	// signalled is whether it was told to end, and terminatesAt when it does so by itself; zero if never.
 	signalled    bool
 	terminatesAt time.Time
-	// ended is closed when the container ends or is removed; nil while nobody waits for that.
+	// ended is closed when the container ends or is removed; it is nil until a caller waits for that.
 	ended chan struct{}
 }
 
