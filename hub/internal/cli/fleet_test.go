@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -121,6 +122,38 @@ func (f *fleetFixture) settle() {
 	f.reconcile()
 }
 
+// grow makes a MachineSet of the fleet's MachineDeployment in a cluster, an empty one beside it, and a Machine with a Node.
+func (f *fleetFixture) grow(cluster string) {
+	f.t.Helper()
+	d := &v1alpha1.MachineDeployment{}
+	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: cluster, Name: f.name}, d)).To(Succeed())
+	var set *v1alpha1.MachineSet
+	for i := range 2 {
+		set = &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: cluster, Name: fmt.Sprintf("%s-%d", f.name, i),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("MachineDeployment"))},
+			},
+			Spec: v1alpha1.MachineSetSpec{ClusterName: cluster, Replicas: new(int32(i)), Selector: d.Spec.Selector, Template: d.Spec.Template},
+		}
+		hubtest.Create(f.t, f.client, set)
+	}
+	machine := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster, Name: set.Name + "-a", Labels: d.Spec.Template.Metadata.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("MachineSet"))},
+		},
+		Spec: v1alpha1.MachineSpec{ClusterName: cluster, MachineTemplateBody: d.Spec.Template.Spec},
+	}
+	hubtest.Create(f.t, f.client, machine)
+	machine.Status.NodeRef = &v1alpha1.NodeReference{Kind: "Node", Name: "node-a", UID: "a"}
+	machine.Status.Versions = &v1alpha1.ObservedVersions{Kubelet: "v1.36.2"}
+	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "NodeNotReady", Message: "the node is down",
+	})
+	f.Expect(f.client.Status().Update(f.t.Context(), machine)).To(Succeed())
+}
+
 func (f *fleetFixture) kubelet() string {
 	f.t.Helper()
 	fleet := &v1alpha1.MachineFleet{}
@@ -144,6 +177,14 @@ func TestAFleetIsListedAndShown(t *testing.T) {
 	f.Expect(tree[2:6]).To(ConsistOf(
 		HavePrefix("├─ Cluster/"), HavePrefix("│  └─ MachineDeployment/"+f.name), HavePrefix("└─ Cluster/"), HavePrefix("   └─ MachineDeployment/"+f.name),
 	))
+	f.grow(f.clusters[1].Name)
+	branch := []string{"MachineSet/" + f.name + "-1 ", "Machine/" + f.name + "-1-a ", "Node/node-a "}
+	f.Expect(strings.Split(f.succeeds("fleet tree fleet/NAME"), "\n")).To(ContainElements(
+		HavePrefix("      └─ "+branch[0]), HavePrefix("         └─ "+branch[1]), MatchRegexp("^            └─ "+branch[2]+" +- +- +v1.36.2$")))
+	f.Expect(strings.Split(f.succeeds("fleet tree cluster/"+f.clusters[1].Name), "\n")[1:6]).To(HaveExactElements(
+		HavePrefix("Cluster/"+f.clusters[1].Name), HavePrefix("└─ MachineDeployment/"+f.name), HavePrefix("   └─ "+branch[0]), HavePrefix("      └─ "+branch[1]), HavePrefix("         └─ "+branch[2])))
+	f.Expect(strings.Split(f.succeeds("fleet tree machinedeployment/NAME -n "+f.clusters[1].Name+" -o wide"), "\n")[1:5]).To(HaveExactElements(
+		HavePrefix("MachineDeployment/"+f.name), HavePrefix("└─ "+branch[0]), MatchRegexp("^   └─ "+branch[1]+` +False \(NodeNotReady\) +- +v1.36.2 +the node is down`), HavePrefix("      └─ "+branch[2])))
 	f.fails(2, "unknown kind", "fleet tree pod/x")
 	f.fails(3, "does not exist", "fleet tree machinedeployment/x -n NAME")
 }
@@ -209,21 +250,36 @@ func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
 		` .* Progressing .*condition example.com/FrontendAvailable is missing on Cluster ` + f.clusters[0].Name))
 }
 
+// Who ends the watching is told that the upgrade goes on. In a terminal there is a bar for each cluster and one for all.
 func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
 	result := make(chan run, 1)
-	go func() { result <- f.hollow("upgrade fleet/NAME --kubelet v1.37.1 --wait --timeout 2m") }()
+	watching, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	go func() { result <- f.hollowIn(watching, "upgrade fleet/NAME --kubelet v1.37.1 --wait --timeout 2m") }()
 	f.Eventually(f.kubelet).WithTimeout(patience).Should(Equal("v1.37.1"))
-	f.reconcile()
-	f.report(f.clusters[0], false)
-	f.reconcile()
-	f.report(f.clusters[1], false)
-	f.reconcile()
+	interrupt()
 	var r run
 	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))
+	f.Expect(r.code).To(Equal(130), r.errOut)
+	f.Expect(r.errOut).To(And(ContainSubstring("The rollout goes on. To follow it again: kubectl hollow rollout status machinefleet "+f.name), HaveSuffix("interrupted\n")))
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the upgrade goes on")
+
+	screen := newTerminal(t)
+	go func() { result <- f.hollowOn(screen.file, "rollout status fleet/NAME --timeout 2m") }()
+	f.reconcile()
+	f.Eventually(screen.shows).WithTimeout(patience).Should(MatchRegexp(f.clusters[0].Name+` +\[-+\] waits for the hub`), "none of its Machines has the new template yet")
+	f.report(f.clusters[0], false)
+	f.reconcile()
+	f.Eventually(screen.shows).WithTimeout(patience).Should(And(
+		MatchRegexp(f.clusters[0].Name+` +\[=+\] updated`), MatchRegexp(f.clusters[1].Name+` +\[-+\] waits for the hub`), MatchRegexp(`all clusters +\[=+>-+\] wave 2 of 2, 1 of 2 updated`)))
+	f.report(f.clusters[1], false)
+	f.reconcile()
+	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))
 	f.Expect(r.code).To(Equal(0), r.errOut)
-	f.Expect(r.out).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
+	f.Eventually(screen.shows).WithTimeout(patience).Should(And(
+		MatchRegexp(`all clusters +\[=+\] wave 2 of 2, 2 of 2 updated`), ContainSubstring("has rolled out: 2 of 2 clusters updated")))
 }
 
 func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
@@ -248,6 +304,8 @@ func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
 	fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{
 		Name: "late", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "canary"}},
 		Template: &runtime.RawExtension{Raw: []byte(`{"spec": {"template": {"spec": {"versions": {"kubelet": "v1.36.3"}}}}}`)},
+	}, {
+		Name: "nobody", ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"group": "nowhere"}}, Replicas: new(int32(1)),
 	}}
 	f.Expect(f.client.Update(t.Context(), fleet)).To(Succeed())
 	r := f.hollow("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")
@@ -255,6 +313,9 @@ func TestADryRunShowsTheKubeletOfEachCluster(t *testing.T) {
 	f.Expect(r.out).To(And(
 		MatchRegexp(`1 +canary +`+f.clusters[0].Name+` +v1.36.2 +v1.36.3 `), MatchRegexp(`2 +- +`+f.clusters[1].Name+` +v1.36.2 +v1.37.1 `)))
 	f.Expect(r.errOut).To(ContainSubstring(f.clusters[0].Name + " gets kubelet v1.36.3 and not v1.37.1: spec.overrides[late].template sets it"))
+	const unused = "spec.overrides[nobody].clusterSelector matches no cluster of the fleet"
+	f.Expect(r.errOut).To(And(ContainSubstring(unused), Not(ContainSubstring("[late].clusterSelector"))))
+	f.Expect(f.hollow("fleet status NAME").errOut).To(ContainSubstring(unused))
 }
 
 func TestAFleetIsPausedAndResumed(t *testing.T) {

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -50,11 +52,31 @@ func newFixture(t *testing.T) *fixture {
 // hollow runs "kubectl hollow" against the API server. NAME in args is the fixture's name.
 func (f *fixture) hollow(args string, more ...string) run {
 	f.t.Helper()
-	var out, errOut bytes.Buffer
+	return f.hollowIn(f.t.Context(), args, more...)
+}
+
+// hollowIn is hollow for a user who interrupts the command when ctx ends.
+func (f *fixture) hollowIn(ctx context.Context, args string, more ...string) run {
+	f.t.Helper()
+	var out bytes.Buffer
+	r := f.execute(ctx, &out, args, more...)
+	r.out = out.String()
+	return r
+}
+
+// hollowOn is hollow with a standard output of the test's.
+func (f *fixture) hollowOn(out io.Writer, args string) run {
+	f.t.Helper()
+	return f.execute(f.t.Context(), out, args)
+}
+
+func (f *fixture) execute(ctx context.Context, out io.Writer, args string, more ...string) run {
+	f.t.Helper()
+	var errOut bytes.Buffer
 	line := append(strings.Fields(strings.ReplaceAll(args, "NAME", f.name)), more...)
 	line = append(line, "--kubeconfig", environment.Cluster.AdminKubeconfig())
-	code := cli.Execute(f.t.Context(), line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-	return run{code: code, out: out.String(), errOut: errOut.String()}
+	code := cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: &errOut})
+	return run{code: code, errOut: errOut.String()}
 }
 
 // succeeds runs a command that must end with exit code 0.

@@ -73,7 +73,10 @@ func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 	if phase == plan.ToApply {
 		return clusterState{}, false
 	}
-	state = clusterState{name: deployment.Namespace, phase: phase, total: 1, updated: int64(deployment.Status.UpdatedReplicas)}
+	state = clusterState{name: deployment.Namespace, phase: phase, total: 1}
+	if deployment.Status.ObservedGeneration >= deployment.Generation { // Or they are Machines of an earlier template.
+		state.updated = int64(deployment.Status.UpdatedReplicas)
+	}
 	if deployment.Spec.Replicas != nil {
 		state.total = int64(*deployment.Spec.Replicas)
 	}
