@@ -72,7 +72,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 		r = m.record
 	}
 	adopted := m.deployment != nil && m.record == nil
-	err := c.send(ctx, s.fleet, m, w.content, r)
+	patch, err := c.send(ctx, s.fleet, m, w.content, r)
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 		c.refused.add(s.fleet.UID, m.cluster.Name, err, s.now)
 	}
@@ -82,7 +82,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 	case adopted:
 		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
 	case w.record == nil:
-		emit(c.Recorder, s.fleet, correctedEvent(m.deployment))
+		emit(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
 	case w.rollsBack:
 		emit(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))
 	}
@@ -90,17 +90,16 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 	return nil
 }
 
-func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) error {
+// send returns the patch that it sends; nil if the object is created, or nothing is to be changed.
+func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) (patch []byte, err error) {
 	if m.deployment == nil {
 		created, err := content.create(fleet.Name, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		telemetry.Stamp(ctx, created)
-		return c.Client.Create(ctx, created, fieldOwner)
+		return nil, c.Client.Create(ctx, created, fieldOwner)
 	}
-	var patch []byte
-	var err error
 	if content != nil {
 		if patch, err = content.patch(m.deployment, r); err == nil && patch != nil {
 			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))
@@ -109,11 +108,11 @@ func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *
 		patch, err = recordPatch(m.deployment, r)
 	}
 	if err != nil || patch == nil {
-		return err
+		return nil, err
 	}
 	// What comes back goes into an object of its own: that which was read may be the cache's.
 	into := &v1alpha1.MachineDeployment{ObjectMeta: *m.deployment.ObjectMeta.DeepCopy()}
-	return c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	return patch, c.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, patch), fieldOwner)
 }
 
 // remove deletes the MachineDeployment of a cluster that has left the fleet, if it is still as it was read.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,9 +17,11 @@ func adoptedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 		"Adopted MachineDeployment %s/%s and applied the template to it", d.Namespace, d.Name))
 }
 
-func correctedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
+// correctedEvent names the fields that the fleet has written. Somebody else has changed them, or the fleet has other values now.
+func correctedEvent(d *v1alpha1.MachineDeployment, fields []string) reconciler.Event {
 	return reconciler.NormalEvent("MachineDeploymentCorrected", "Correct", fmt.Sprintf(
-		"Brought the fleet's own fields of MachineDeployment %s/%s in line with the fleet", d.Namespace, d.Name))
+		"Brought %s of MachineDeployment %s/%s in line with the fleet, which owns what it sets: change it in the fleet. Fields that the fleet does not set are left alone",
+		cmp.Or(reconciler.ListFew(fields), "the fields"), d.Namespace, d.Name))
 }
 
 func rolledBackEvent(d *v1alpha1.MachineDeployment, r *record) reconciler.Event {

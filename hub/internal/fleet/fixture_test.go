@@ -245,6 +245,20 @@ func (f *fixture) condition(kind string) metav1.Condition {
 	return *found
 }
 
+// told are the events since it was called last.
+func (f *fixture) told() []string {
+	f.t.Helper()
+	var all []string
+	for {
+		select {
+		case event := <-f.events.Events:
+			all = append(all, event)
+		default:
+			return all
+		}
+	}
+}
+
 // settle rolls out what the fleet says in every cluster, however slow its strategy is.
 func (f *fixture) settle() {
 	f.t.Helper()

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,4 +149,43 @@ func locked(patch []byte, object metav1.Object) ([]byte, error) {
 	}
 	metadata["resourceVersion"], metadata["uid"] = object.GetResourceVersion(), string(object.GetUID())
 	return json.Marshal(content)
+}
+
+// changedFields names the fields that a merge patch changes, sorted, but for what is written with every patch.
+func changedFields(patch []byte) []string {
+	var content map[string]any
+	if json.Unmarshal(patch, &content) != nil {
+		return nil
+	}
+	fields := leaves("", content)
+	slices.Sort(fields)
+	return slices.DeleteFunc(fields, func(field string) bool {
+		key, isAnnotation := strings.CutPrefix(field, "metadata.annotations[")
+		return field == "metadata.resourceVersion" || field == "metadata.uid" || isAnnotation && slices.Contains(ownAnnotations, strings.TrimSuffix(key, "]"))
+	})
+}
+
+// ownAnnotations are what the fleet keeps on a MachineDeployment for itself.
+var ownAnnotations = []string{
+	v1alpha1.FleetRecordAnnotation, v1alpha1.FleetAppliedAnnotation, v1alpha1.FleetPreviousAnnotation, v1alpha1.TraceparentAnnotation,
+}
+
+// leaves are the paths of all values below one that are no objects.
+func leaves(path string, value any) []string {
+	object, is := value.(map[string]any)
+	if !is {
+		return []string{path}
+	}
+	var all []string
+	for key, below := range object {
+		switch {
+		case path == "":
+		case strings.ContainsAny(key, "./"):
+			key = path + "[" + key + "]"
+		default:
+			key = path + "." + key
+		}
+		all = append(all, leaves(key, below)...)
+	}
+	return all
 }

@@ -214,9 +214,13 @@ func TestAHandEditIsTakenBackOfTheFleetsOwnFieldsOnly(t *testing.T) {
 	f.edit(1, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Template.Spec.Versions.Kubelet, d.Spec.Replicas = "v1.36.9", new(int32(7))
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, "mine", "x")
+		delete(d.Labels, v1alpha1.MachineFleetNameLabel)
 	})
+	f.told()
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.told()).To(ConsistOf(HavePrefix("Normal MachineDeploymentCorrected Brought metadata.labels[" + v1alpha1.MachineFleetNameLabel +
+		"], spec.template.spec.versions.kubelet of MachineDeployment " + f.clusters[1].Name + "/" + f.fleet.Name + " in line with the fleet, which owns what it sets")))
 	d := f.deployment(1)
 	f.Expect(*d.Spec.Replicas).To(BeEquivalentTo(7), "the fleet says no replicas, so they are the user's")
 	f.Expect(d.Annotations).To(HaveKeyWithValue("mine", "x"))
