@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,31 @@ func TestTheRevisionWithoutOverridesIsThatOfTheTemplate(t *testing.T) {
 	g.Expect(Revision(fleet)).NotTo(Equal(other))
 }
 
+// Overrides that only change their places are the revision that they were, or the whole fleet would be begun anew.
+func TestTheOrderOfOverridesIsNoPartOfTheRevision(t *testing.T) {
+	g := NewWithT(t)
+	fleet := largeScope(t, 1).fleet
+	override(t, "b", kubelet138)(fleet)
+	override(t, "c", `{spec: {minReadySeconds: 9}}`)(fleet)
+	override(t, "a", `{spec: {minReadySeconds: 7}}`)(fleet)
+	given := slices.Clone(fleet.Spec.Overrides)
+	names := func(overrides []v1alpha1.MachineFleetOverride) (all []string) {
+		for _, override := range overrides {
+			all = append(all, override.Name)
+		}
+		return all
+	}
+	want, err := Revision(fleet)
+	g.Expect(err).NotTo(HaveOccurred())
+	for range 2 {
+		g.Expect(names(keptOf(fleet).Overrides)).To(Equal([]string{"a", "b", "c"}), "they are kept by name")
+		g.Expect(Revision(fleet)).To(Equal(want))
+		g.Expect(fleet.Spec.Overrides).To(Equal(given), "the fleet has them in the order in which they hold")
+		slices.Reverse(fleet.Spec.Overrides)
+		slices.Reverse(given)
+	}
+}
+
 func TestAnOverriddenTemplateIsRolledOutInWaves(t *testing.T) {
 	f := newFixture(t, 3, inSteps(1, 0))
 	f.label(1, "late", "yes")
@@ -197,7 +223,7 @@ func TestAnOverrideSetsSomething(t *testing.T) {
 	f.Expect(f.direct.Update(t.Context(), f.fleet)).To(MatchError(ContainSubstring("set replicas or template, or both")))
 }
 
-// Of two overrides that match, the first with replicas and the first with a template hold.
+// Of two overrides that match, the first with replicas and the first with a template hold. Those that match no cluster are named.
 func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.label(0, "a", "yes")
@@ -209,12 +235,20 @@ func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 		override(t, "b", kubelet138)(fleet)
 		fleet.Spec.Overrides[1].Replicas = new(int32(6))
 		override(t, "c", `{spec: {minReadySeconds: 9}}`)(fleet)
+		override(t, "nobody", kubelet138)(fleet)
+		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "nowhere", ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"nowhere": "yes"}}}}
 	})
 	f.settle()
 	d := f.deployment(0)
 	f.Expect(*d.Spec.Replicas).To(BeEquivalentTo(5))
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.38.0"))
 	f.Expect(d.Spec.MinReadySeconds).To(BeZero())
+	f.Expect(f.status().Message).To(HaveSuffix(
+		"without a cluster, correct or remove: spec.overrides[nobody].clusterSelector, spec.groups[nowhere].clusterSelector"))
+	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), "that stops nothing")
+	f.label(0, "nobody", "yes")
+	f.label(0, "nowhere", "yes")
+	f.Expect(f.status().Message).NotTo(ContainSubstring("without a cluster"))
 }
 
 func TestTheTemplatesOfOverridesAreKeptAndRestored(t *testing.T) {
