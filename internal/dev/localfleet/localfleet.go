@@ -121,6 +121,21 @@ func Up(ctx context.Context, options Options) (*Fleet, error) {
 	return fleet, fleet.ready()
 }
 
+// Add starts one more workload cluster in a fleet that is up, lets it join, and starts its agent. Keep does not look after it.
+func (f *Fleet) Add(ctx context.Context, name string) (*Member, error) {
+	member := &Member{Name: name}
+	if err := f.recordMember(member); err != nil {
+		return nil, err
+	}
+	if err := f.startCluster(ctx, member); err != nil {
+		return nil, err
+	}
+	if err := f.Join(ctx, member); err != nil {
+		return nil, err
+	}
+	return member, f.StartAgent(ctx, member)
+}
+
 func (f *Fleet) up(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	hubReady := make(chan struct{})

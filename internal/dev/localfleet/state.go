@@ -57,6 +57,15 @@ func (f *Fleet) record(started *process.Process) error {
 	return f.writeState()
 }
 
+// recordMember records a further workload cluster before any of its files is made.
+func (f *Fleet) recordMember(member *Member) error {
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.Members = append(f.Members, member)
+	f.state.Clusters = append(f.state.Clusters, member.Name)
+	return f.writeState()
+}
+
 func (f *Fleet) ready() error {
 	f.recording.Lock()
 	defer f.recording.Unlock()

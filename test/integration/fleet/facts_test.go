@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,5 +142,24 @@ func expectSelected(ctx context.Context, clusters int) {
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
 		g.Expect(workers.Status.Clusters.Selected).To(BeEquivalentTo(clusters))
+	}).Should(Succeed())
+}
+
+// expectReady waits until the hub says that a cluster is Ready.
+func expectReady(ctx context.Context, member *localfleet.Member) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		cluster := &v1alpha1.Cluster{}
+		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKey{Name: member.Name}, cluster)).To(Succeed())
+		g.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ReadyCondition)).To(BeTrue(), "%v", cluster.Status.Conditions)
+	}).Should(Succeed(), member.Name)
+}
+
+// expectMessage waits until the fleet says something.
+func expectMessage(ctx context.Context, part string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(workers), workers)).To(Succeed())
+		g.Expect(workers.Status.Message).To(ContainSubstring(part))
 	}).Should(Succeed())
 }

@@ -3,9 +3,11 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,7 +75,7 @@ func describeOverrides() {
 	}, SpecTimeout(2*fleettest.Patience))
 }
 
-// describeLateClusters has the specs in which a cluster joins a fleet whose rollout is complete.
+// describeLateClusters has the specs in which a cluster that was not there before joins a fleet.
 func describeLateClusters() {
 	It("should bring up a cluster that joins when the rollout is complete", fleettest.Long, func(ctx SpecContext) {
 		late, others := fleet.Members[3], fleet.Members[:3]
@@ -102,4 +104,36 @@ func describeLateClusters() {
 		Expect(recordOf(ctx, NewWithT(GinkgoT()), late)).To(And(HaveField("Phase", "Succeeded"), HaveField("Revision", workers.Status.Revision)))
 		Expect(machinesOfAll(ctx, others...)).To(Equal(machines), "the others are left alone")
 	}, SpecTimeout(2*fleettest.Patience))
+
+	// It is the last spec: the cluster stays in the fleet.
+	It("should take in a cluster whose own agent joins in mid-rollout", fleettest.Long, func(ctx SpecContext) {
+		canary, others := fleet.Members[0], fleet.Members[1:]
+		kubelet := upgrade(ctx)
+		expectPhase(ctx, canary, "Progressing")
+		thaw := freeze(ctx, canary)
+		Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(recordOf(ctx, g, canary)).To(HaveField("Held", true)) }).
+			Should(Succeed(), "the rollout stands in its first wave")
+
+		fifth, err := fleet.Add(ctx, "c5")
+		Expect(err).NotTo(HaveOccurred())
+		expectSelected(ctx, len(fleet.Members))
+		expectReady(ctx, fifth)
+		expectMessage(ctx, "joined since the rollout began: "+fifth.Name)
+		Expect(recordsOf(ctx, NewWithT(GinkgoT()))).NotTo(HaveKey(fifth.Name), "its wave has not come")
+		Expect(begun(ctx)).To(Equal(1), "only the canary has been begun")
+
+		// Without its MachineClass the new cluster fails.
+		Expect(thaw(ctx)).To(Succeed())
+		expectPhase(ctx, fifth, "Failed")
+		expectKubelets(ctx, kubelet, append(slices.Clone(others), canary)...)
+		expectProgress(ctx, v1alpha1.ReasonRolloutComplete)
+		Expect(workers.Status.Clusters).To(And(HaveField("Updated", BeEquivalentTo(1+len(others))), HaveField("Failed", BeEquivalentTo(1))), "its failure stops nothing")
+		Expect(workers.Status.Failures).To(ConsistOf(And(HaveField("Cluster", fifth.Name), HaveField("Message", ContainSubstring("MachineClass")))))
+		Expect(meta.FindStatusCondition(workers.Status.Conditions, v1alpha1.ReadyCondition)).To(
+			HaveValue(HaveField("Reason", v1alpha1.ReasonRolloutFailed)))
+
+		Expect(fleet.HubClient.Create(ctx, localfleet.Workers(fifth.Name, 1, "")[0])).To(Succeed())
+		expectRolledOut(ctx, kubelet)
+		expectCanaryFirst(ctx, kubelet)
+	}, SpecTimeout(3*fleettest.Patience))
 }
