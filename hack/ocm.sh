@@ -18,5 +18,6 @@ fi
 dir=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$answer")
 cd "$dir"
 install -m 644 manifests/cluster-manager/hub/registration/webhook-*configuration.yaml "$into/webhooks/"
-go build -o "$into/" ./cmd/registration ./cmd/placement
+# Registration's webhook server has no flag for its metrics, which would take port 8080 of this machine.
+go build -ldflags '-X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0' -o "$into/" ./cmd/registration ./cmd/placement
 touch "$into/placement"

@@ -34,9 +34,12 @@ import (
 const defaultSet = "default"
 
 // startWebhooks runs registration's webhook server, with its own configurations and default settings, until the container
-// ends. It listens on ports 8000 and 8080 of this machine too, which no flag changes.
+// ends. It answers probes on port 8000 of this machine, which no flag changes; hack/ocm.sh has linked its metrics off.
 func startWebhooks(ctx context.Context) {
 	GinkgoHelper()
+	listener, err := net.Listen("tcp", ":8000")
+	Expect(err).NotTo(HaveOccurred(), "registration's webhook server needs port 8000: end what listens there, which ss -ltnp shows")
+	Expect(listener.Close()).To(Succeed())
 	dir := GinkgoT().TempDir()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	Expect(err).NotTo(HaveOccurred())
