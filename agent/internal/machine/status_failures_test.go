@@ -28,7 +28,7 @@ func (b *bed) drive(machine *v1alpha1.Machine, done func() bool) reconcilertest.
 }
 
 func TestStatusWritesThatFailFiftyTimesInARow(t *testing.T) {
-	for name, failure := range reconcilertest.Failures {
+	for name, failure := range reconcilertest.Failures() {
 		t.Run("should lose no news: "+name, func(t *testing.T) {
 			b := newBed(t)
 			machine := b.create("failing-news-" + name)

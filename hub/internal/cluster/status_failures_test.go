@@ -17,7 +17,7 @@ import (
 
 // A cluster is accepted, and its agent let in, once; who denies it meanwhile is obeyed at once, told or not.
 func TestStatusWritesOfAClusterThatFailFiftyTimesInARow(t *testing.T) {
-	for name, failure := range reconcilertest.Failures {
+	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, v1alpha1.AcceptanceAccepted)
 			cached := interceptor.NewClient(f.writes.Count(f.direct), reconcilertest.Failing(&v1alpha1.Cluster{}, failure))

@@ -31,7 +31,7 @@ func Name() string { return "c-" + rand.String(8) }
 // Client is a direct client of an administrator.
 func Client(t testing.TB, environment *testenv.Environment) client.WithWatch {
 	t.Helper()
-	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New()})
+	c, err := client.NewWithWatch(environment.Config, client.Options{Scheme: scheme.New(), Mapper: environment.Client.RESTMapper()})
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
@@ -33,7 +34,7 @@ func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
 	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
 	orphan("other-template", "v1.35.0", map[string]string{"app": "x"})
 	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
-	f.settle(func() {})
+	f.rest()
 	var owned []string
 	for _, set := range f.list() {
 		if metav1.IsControlledBy(&set, f.deployment) {
@@ -87,8 +88,11 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "by a rolling update" {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 2, nil)
-			f.settle(func() {})
+			f.rest()
 			f.recreate(change)
 			f.settle(func() { f.Expect(len(f.machines())).To(BeNumerically("<=", 3), "replicas and surge") })
 			f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
@@ -100,7 +104,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 	}
 	t.Run("in the middle of a rollout", func(t *testing.T) {
 		f := newFixture(t, 2, nil)
-		f.settle(func() {})
+		f.rest()
 		f.upgrade("v1.37.1")
 		for range 2 {
 			f.reconcile()
@@ -112,15 +116,15 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 	})
 	t.Run("when its Machines are deleted", func(t *testing.T) {
 		f := newFixture(t, 3, nil)
-		f.settle(func() {})
+		f.rest()
 		f.recreate(func(deployment *v1alpha1.MachineDeployment) {
 			upgraded(deployment)
 			deployment.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.OnDelete}
 		})
-		f.settle(func() {})
+		f.rest()
 		f.Expect(f.machines()).To(HaveLen(3))
 		f.Expect(f.direct.Delete(t.Context(), new(f.machines()[0]))).To(Succeed())
-		f.settle(func() {})
+		f.rest()
 		f.Expect(f.machines()).To(And(HaveLen(3), ContainElement(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 	})
 }
@@ -128,13 +132,13 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 // The sets of a selector that is no longer the deployment's are left alone, as apps/v1 does it; they take up no room.
 func TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt(t *testing.T) {
 	f := newFixture(t, 3, nil)
-	f.settle(func() {})
+	f.rest()
 	old := f.list()[0]
 	f.recreate(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Selector.MatchLabels = map[string]string{"app": "y"}
 		deployment.Spec.Template.Metadata.Labels = map[string]string{"app": "y"}
 	})
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.refresh().Status.UpdatedReplicas).To(BeEquivalentTo(3))
 	f.Expect(f.deployment.Status.Replicas).To(BeEquivalentTo(3))
 	progressing := f.condition(v1alpha1.ProgressingCondition)

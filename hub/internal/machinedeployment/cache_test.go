@@ -240,9 +240,9 @@ func rollWithEightWrites(t *testing.T, surge string) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Strategy = rollingBy(surge)
 	})
-	f.settle(func() {})
+	f.rest()
 	f.readyAll()
-	f.settle(func() {})
+	f.rest()
 	f.counting()
 	f.writes.Counts()
 	f.upgrade("v1.37.0")

@@ -65,6 +65,6 @@ func TestTakesAnotherNameWhenTheHashCollides(t *testing.T) {
 	}
 	f.Expect(names).To(HaveLen(1))
 	f.Expect(names[0]).NotTo(Equal(first.Name))
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.list()).To(HaveLen(2), "the name stays chosen")
 }

@@ -44,8 +44,6 @@ type fixture struct {
 	runner     reconcile.Reconciler
 	sets       reconcile.Reconciler
 	snapshots  *machineset.Snapshots
-	// readyTogether lets all Machines become ready at once where a test does not ask how a rollout waits for each.
-	readyTogether bool
 	// tracers, if not nil, makes spans of the controllers that are made next.
 	tracers trace.TracerProvider
 }
@@ -155,8 +153,20 @@ func (f *fixture) replicasOf(sets []v1alpha1.MachineSet) []int32 {
 	return replicas
 }
 
-// settle runs both controllers and the agent's part until nothing is written any more; each calls check.
+// rest runs both controllers and the agent's part until nothing is written any more. All Machines become ready at once, which
+// takes the fewest steps.
+func (f *fixture) rest() {
+	f.t.Helper()
+	f.run(func() {}, true)
+}
+
+// settle is like rest, and calls check after each step. Machines become ready one at a time: the rollout has to wait for each.
 func (f *fixture) settle(check func()) {
+	f.t.Helper()
+	f.run(check, false)
+}
+
+func (f *fixture) run(check func(), readyTogether bool) {
 	f.t.Helper()
 	for range 100 {
 		f.clock.SetTime(f.clock.Now().Add(reconciler.LongestStatusInterval))
@@ -169,8 +179,8 @@ func (f *fixture) settle(check func()) {
 			if !meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition) {
 				hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
 				busy = true
-				if !f.readyTogether {
-					break // One at a time: the rollout has to wait for each.
+				if !readyTogether {
+					break
 				}
 			}
 		}
@@ -204,7 +214,7 @@ func TestCreatesItsSetAndThenRests(t *testing.T) {
 	f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue())
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "1"))
 
-	f.settle(func() {})
+	f.rest()
 	status := f.refresh().Status
 	f.Expect(status.Replicas).To(BeEquivalentTo(2))
 	f.Expect(status.UpdatedReplicas).To(BeEquivalentTo(2))
@@ -232,7 +242,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Strategy.RollingUpdate = &v1alpha1.RollingUpdateBounds{MaxSurge: &one, MaxUnavailable: &one}
 	})
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
 	f.settle(func() {
 		available := 0
@@ -253,7 +263,7 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
 
 	f.upgrade("v1.36.2")
-	f.settle(func() {})
+	f.rest()
 	again := f.list()
 	f.Expect(again).To(HaveLen(2), "going back makes no third set")
 	f.Expect(again[1].UID).To(Equal(sets[0].UID))
@@ -264,10 +274,10 @@ func TestRollsOutWithinItsBudget(t *testing.T) {
 func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.RevisionHistoryLimit = new(int32(1)) })
-	f.settle(func() {})
+	f.rest()
 	for _, version := range []string{"v1.36.3", "v1.36.4", "v1.36.5"} {
 		f.upgrade(version)
-		f.settle(func() {})
+		f.rest()
 	}
 	var versions []string
 	for _, set := range f.list() {
@@ -278,7 +288,7 @@ func TestKeepsAsMuchHistoryAsWanted(t *testing.T) {
 
 func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
 	f := newFixture(t, 3, nil)
-	f.settle(func() {})
+	f.rest()
 	set := f.list()[0]
 	f.Expect(f.direct.Delete(t.Context(), &set)).To(Succeed())
 	f.reconcile()
@@ -295,26 +305,26 @@ func TestMachinesOfADeletedSetTakeUpRoom(t *testing.T) {
 
 func TestPausedDeploymentScalesAndReplacesNothing(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.Paused = true
 		deployment.Spec.Replicas = new(int32(3))
 		deployment.Spec.Template.Spec.Versions.Kubelet = "v1.37.0"
 	})
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3}))
 	progressing := f.condition(v1alpha1.ProgressingCondition)
 	f.Expect(progressing.Status).To(Equal(metav1.ConditionUnknown))
 	f.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonPaused))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Paused = false })
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 3}))
 }
 
 // The user scales the set while the hub decides: the hub's write, decided on what was, must not win.
 func TestSetChangedMeanwhileIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(5)) })
 	raced := false
 	set := f.list()[0]

@@ -41,7 +41,7 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 	f := inPlace(t, 3, nil)
 	before := f.uids()
 	f.upgrade("v1.37.0")
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.updated(func(*v1alpha1.Machine) string { return v1alpha1.ReasonInPlaceUnsupported })).To(Equal(1))
 	reached := false
 	f.changing(func(machine *v1alpha1.Machine) {
@@ -66,7 +66,7 @@ func TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced(t *
 
 func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	machines := f.machines()
 	hubtest.MarkReady(t, f.direct, &machines[0], false, f.clock.Now())
 	logic := f.changing(func(machine *v1alpha1.Machine) { hubtest.MarkReady(t, f.direct, machine, true, f.clock.Now()) })
@@ -83,7 +83,7 @@ func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	}
 	f.Expect(remove(s)).To(Satisfy(func(err error) bool { return err != nil }))
 	f.Expect(f.told()).To(BeEmpty())
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.machines()).To(HaveLen(2))
 	f.Expect(f.machines()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 	f.Expect(f.list()[0].Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation), "its set is unlocked with as many replicas as before")

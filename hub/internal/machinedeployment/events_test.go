@@ -13,7 +13,7 @@ import (
 func TestRolloutIsToldByItsBeginAndItsEnd(t *testing.T) {
 	f := newFixture(t, 4, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("1") })
-	rest := func() { f.settle(func() {}) }
+	rest := func() { f.rest() }
 	rest()
 	f.told()
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -42,8 +43,11 @@ func TestFrozenDeploymentDoesNothingButReport(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if test.reason != v1alpha1.ReasonAgentSilent {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 2, nil)
-			f.settle(func() {})
+			f.rest()
 			test.freeze(f)
 			f.update(func(deployment *v1alpha1.MachineDeployment) {
 				deployment.Spec.Replicas = new(int32(7))
@@ -76,7 +80,7 @@ func (f *fixture) restartSets() {
 // Machine serves the rest, and only then do old ones go.
 func TestNothingBecomesAvailableWhileTheClusterIsFrozen(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	f.clock.SetTime(f.clock.Now().Truncate(time.Second).Add(5 * time.Minute))
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		deployment.Spec.MinReadySeconds = 300
@@ -191,7 +195,7 @@ func TestLabelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 	for name, kill := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, nil)
-			f.settle(func() {})
+			f.rest()
 			for _, order := range []func(map[string]string){
 				func(annotations map[string]string) { annotations[v1alpha1.FreezeAnnotation] = "x" },
 				func(annotations map[string]string) { delete(annotations, v1alpha1.FreezeAnnotation) },
@@ -213,7 +217,7 @@ func TestLabelAndConditionAgreeAfterTheNextLook(t *testing.T) {
 // One that does not scale its sets down any more would never thaw: a lower number is no overshoot under any strategy.
 func TestAScaleDownIsNoOvershoot(t *testing.T) {
 	f := newFixture(t, 9, nil)
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
 	f.reconcile()
 	f.reconcileSets()
@@ -230,9 +234,12 @@ func TestAFreezeOfASetHoldsItsDeploymentToo(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdate, v1alpha1.Recreate, v1alpha1.OnDelete, v1alpha1.InPlace}
 	for _, strategy := range strategies {
 		t.Run(string(strategy), func(t *testing.T) {
+			if strategy != v1alpha1.RollingUpdate {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
-			f.settle(func() {})
+			f.rest()
 			set, machines := f.list()[0], f.machines()
 			before := set.DeepCopy()
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.FreezeAnnotation, "an experiment")
@@ -264,9 +271,12 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdate, v1alpha1.Recreate, v1alpha1.OnDelete, v1alpha1.InPlace}
 	for _, strategy := range strategies {
 		t.Run(string(strategy), func(t *testing.T) {
+			if strategy != v1alpha1.RollingUpdate {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy.Type = strategy })
-			f.settle(func() {})
+			f.rest()
 			high := 4
 			if strategy == v1alpha1.RollingUpdate {
 				high++ // Its surge.
@@ -299,7 +309,7 @@ func TestASurplusOfASetFreezesItsDeploymentToo(t *testing.T) {
 			for _, machine := range f.machines()[2:] {
 				f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
 			}
-			f.settle(func() {})
+			f.rest()
 			f.Expect(f.condition(v1alpha1.FrozenCondition).Status).To(Equal(metav1.ConditionFalse))
 			f.Expect(f.list()).To(HaveEach(HaveField("Labels", Not(HaveKey(v1alpha1.FrozenLabel)))))
 			f.Expect(f.list()).To(HaveLen(2), "the rollout goes on")

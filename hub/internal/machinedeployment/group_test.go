@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -52,6 +53,7 @@ func TestPoolsShareOneSurge(t *testing.T) {
 		p.Expect(most).To(Equal(1))
 	})
 	t.Run("MCM #798: a percentage is of all pools", func(t *testing.T) {
+		testenv.Long(t)
 		p := newPools(t, 3, "34%", "a", "b")
 		p.roll("a", "b")
 		most := 0

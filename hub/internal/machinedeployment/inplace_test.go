@@ -34,7 +34,7 @@ func inPlace(t *testing.T, replicas int32, change func(*v1alpha1.MachineDeployme
 			change(deployment)
 		}
 	})
-	f.settle(func() {})
+	f.rest()
 	return f
 }
 
@@ -315,9 +315,9 @@ func TestRefusedMoveIsToldAndTriedAgainLater(t *testing.T) {
 
 func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
-	f.settle(func() {})
+	f.rest()
 	sets, before := f.list(), f.uids()
 	f.update(func(deployment *v1alpha1.MachineDeployment) {
 		template := &deployment.Spec.Template
@@ -329,7 +329,7 @@ func TestWhatNeedsNoReplacementReachesTheSetThatThereIs(t *testing.T) {
 		deployment.Spec.DeletePolicy = v1alpha1.DeleteNewest
 		deployment.Spec.MinReadySeconds = 1
 	})
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.uids()).To(Equal(before))
 	after := f.list()
 	f.Expect(after).To(HaveLen(2))

@@ -48,7 +48,7 @@ func (f *fixture) failNew(reason string) {
 // midRollout begins a rollout and stops it in its middle.
 func (f *fixture) midRollout() {
 	f.t.Helper()
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
 	f.step()
 	f.reconcileSets()
@@ -68,51 +68,51 @@ func TestKStatus(t *testing.T) {
 		"just created": {func(*fixture) {}, metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPending, status.InProgressStatus},
 		"its first machines are made": {func(f *fixture) { f.step(); f.reconcileSets(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"rolled out": {func(f *fixture) { f.settle(func() {}) }, metav1.ConditionTrue, none, none, status.CurrentStatus},
-		"changed, and not looked at since": {func(f *fixture) { f.settle(func() {}); f.upgrade("v1.37.0") },
+		"rolled out": {func(f *fixture) { f.rest() }, metav1.ConditionTrue, none, none, status.CurrentStatus},
+		"changed, and not looked at since": {func(f *fixture) { f.rest(); f.upgrade("v1.37.0") },
 			metav1.ConditionTrue, none, none, status.InProgressStatus},
 		"in the middle of a rollout": {(*fixture).midRollout,
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"scaled up": {func(f *fixture) { f.settle(func() {}); f.scale(5); f.step() },
+		"scaled up": {func(f *fixture) { f.rest(); f.scale(5); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingUp, status.InProgressStatus},
-		"scaled down": {func(f *fixture) { f.settle(func() {}); f.scale(1); f.step(); f.reconcileSets(); f.step() },
+		"scaled down": {func(f *fixture) { f.rest(); f.scale(1); f.step(); f.reconcileSets(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonScalingDown, status.InProgressStatus},
-		"scaled to zero": {func(f *fixture) { f.settle(func() {}); f.scale(0); f.settle(func() {}) },
+		"scaled to zero": {func(f *fixture) { f.rest(); f.scale(0); f.rest() },
 			metav1.ConditionTrue, none, none, status.CurrentStatus},
 		"a machine is not ready": {func(f *fixture) {
-			f.settle(func() {})
+			f.rest()
 			hubtest.MarkReady(f.t, f.direct, &f.machines()[0], false, f.clock.Now())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonMinimumReplicasUnavailable, status.InProgressStatus},
 		"paused in the middle of a rollout": {func(f *fixture) { f.midRollout(); f.pause(); f.step() },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonPaused, status.InProgressStatus},
-		"paused at rest": {func(f *fixture) { f.settle(func() {}); f.pause(); f.step() },
+		"paused at rest": {func(f *fixture) { f.rest(); f.pause(); f.step() },
 			metav1.ConditionTrue, none, none, status.CurrentStatus},
 		"waits for a user to delete machines": {func(f *fixture) {
 			f.update(func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy.Type = v1alpha1.OnDelete })
-			f.settle(func() {})
+			f.rest()
 			f.upgrade("v1.37.0")
-			f.settle(func() {})
+			f.rest()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAwaitingRequest, status.InProgressStatus},
 		"past its deadline": {func(f *fixture) { f.midRollout(); f.clock.SetTime(f.clock.Now().Add(time.Hour)); f.step() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonProgressDeadlineExceeded, status.FailedStatus},
-		"its kubelet is not supported": {func(f *fixture) { f.serves("v1.37.1"); f.settle(func() {}); f.upgrade("v1.99.0"); f.settle(func() {}) },
+		"its kubelet is not supported": {func(f *fixture) { f.serves("v1.37.1"); f.rest(); f.upgrade("v1.99.0"); f.rest() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonUnsupportedKubeletVersion, status.FailedStatus},
 		"its class is missing": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorMachineClassNotFound) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ErrorMachineClassNotFound, status.FailedStatus},
 		"a machine ran into a timeout, and is replaced": {func(f *fixture) { f.step(); f.reconcileSets(); f.failNew(v1alpha1.ErrorCreationTimeout) },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonRollingOut, status.InProgressStatus},
 		"too many machines are unhealthy": {func(f *fixture) {
-			f.settle(func() {})
+			f.rest()
 			set := f.list()[0]
 			hubtest.SetCondition(f.t, f.direct, &set, &set.Status.Conditions, v1alpha1.RemediationAllowedCondition, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnhealthy)
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonTooManyUnhealthy, status.FailedStatus},
-		"frozen by a user": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonManualFreeze) },
+		"frozen by a user": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonManualFreeze) },
 			metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonManualFreeze, status.InProgressStatus},
-		"frozen for another hub": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonHubRestored) },
+		"frozen for another hub": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonHubRestored) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubRestored, status.FailedStatus},
-		"its agent is silent": {func(f *fixture) { f.settle(func() {}); f.frozenFor(v1alpha1.ReasonAgentSilent) },
+		"its agent is silent": {func(f *fixture) { f.rest(); f.frozenFor(v1alpha1.ReasonAgentSilent) },
 			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
 		"its agent is silent, and machines failed before": {func(f *fixture) {
 			f.step()
@@ -121,7 +121,7 @@ func TestKStatus(t *testing.T) {
 			f.frozenFor(v1alpha1.ReasonAgentSilent)
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
 		"one of its sets has too many machines": {func(f *fixture) {
-			f.settle(func() {})
+			f.rest()
 			set := f.list()[0]
 			for range 5 {
 				hubtest.Create(f.t, f.direct, &v1alpha1.Machine{
@@ -136,7 +136,7 @@ func TestKStatus(t *testing.T) {
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
 		"being deleted": {func(f *fixture) {
-			f.settle(func() {})
+			f.rest()
 			f.Expect(f.direct.Delete(f.t.Context(), f.refresh(), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
@@ -144,7 +144,6 @@ func TestKStatus(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, nil)
-			f.readyTogether = true
 			test.make(f)
 			list := f.refresh().Status.Conditions
 			f.Expect(testenv.KStatus(t, f.deployment)).To(Equal(test.want), "%+v", list)

@@ -64,7 +64,7 @@ func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = test.strategy })
-			f.settle(func() {})
+			f.rest()
 			offered := false
 			f.upgrade("v1.36.3")
 			f.roll(fine, func() {

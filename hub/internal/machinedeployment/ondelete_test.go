@@ -17,16 +17,16 @@ func TestADeletedMachineLosesItsPlaceInTheOldSetAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 4, nil)
 			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = strategy })
-			f.settle(func() {})
+			f.rest()
 			f.upgrade("v1.37.0")
-			f.settle(func() {})
+			f.rest()
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{4, 0}))
 
 			victim := f.machines()[0]
 			f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
 			f.reconcile()
 			f.Expect(f.replicasOf(f.list())[0]).To(BeEquivalentTo(3), "without any time passing")
-			f.settle(func() {})
+			f.rest()
 			f.Expect(f.replicasOf(f.list())).To(Equal([]int32{3, 1}))
 		})
 	}

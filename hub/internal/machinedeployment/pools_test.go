@@ -123,7 +123,7 @@ func (p *pools) work(name string) error {
 	return err
 }
 
-// listRelated lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
+// look lets time pass and a hub with fresh caches look at that deployment; it returns its condition Progressing.
 func (p *pools) look(name string, wait time.Duration) *metav1.Condition {
 	p.t.Helper()
 	p.clock.SetTime(p.clock.Now().Add(wait))

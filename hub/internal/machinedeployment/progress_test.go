@@ -20,7 +20,7 @@ func stuckRollout(t *testing.T, deadline int32) *fixture {
 	t.Helper()
 	f := newFixture(t, 2, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.ProgressDeadlineSeconds = &deadline })
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
 	for range 4 {
 		f.reconcile()
@@ -63,7 +63,7 @@ func TestRolloutWithoutProgressIsLate(t *testing.T) {
 	f.Expect(f.told()).To(ContainElement(ContainSubstring("ProgressDeadlineExceeded")))
 	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded), "it stays late")
 
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it goes on trying")
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 2}))
 }
@@ -128,7 +128,7 @@ func TestHubThatHasJustStartedDeclaresNothingLate(t *testing.T) {
 
 func TestLostMachineIsNoRollout(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	machine := f.machines()[0]
 	hubtest.MarkReady(t, f.direct, &machine, false, f.clock.Now())
 	f.Expect(f.after(time.Hour)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
@@ -173,7 +173,7 @@ func TestProgressSaysWhyNewMachinesFailed(t *testing.T) {
 
 func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 	f := newFixture(t, 2, nil)
-	f.settle(func() {})
+	f.rest()
 	victim := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &victim)).To(Succeed())
 	f.Expect(f.after(4*countsInterval.First)).To(Equal(v1alpha1.ReasonNewMachineSetAvailable), "it is no rollout")
@@ -185,7 +185,7 @@ func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 	f.reconcileSets()
 	set := f.list()[0].Status
 	f.Expect([]int32{set.Replicas, set.TerminatingReplicas, set.ReadyReplicas, set.AvailableReplicas}).To(Equal([]int32{2, 1, 1, 1}))
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.refresh().Status.TerminatingReplicas).To(BeZero())
 }
 
@@ -207,6 +207,6 @@ func TestAMachineThatFailsOverAndOverIsNoProgress(t *testing.T) {
 		f.Expect(f.after(700 * time.Second)).To(Equal(v1alpha1.ReasonRollingOut))
 	}
 	f.Expect(f.after(400 * time.Second)).To(Equal(v1alpha1.ReasonProgressDeadlineExceeded))
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonNewMachineSetAvailable))
 }

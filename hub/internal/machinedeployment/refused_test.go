@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
 // serves lets the cluster's agent report the version of its API server.
@@ -18,12 +19,6 @@ func (f *fixture) serves(version string) {
 	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.cluster), f.cluster)).To(Succeed())
 	f.cluster.Status.KubernetesVersion = version
 	f.Expect(f.direct.Status().Update(f.t.Context(), f.cluster)).To(Succeed())
-}
-
-// rest lets everything happen that there is to do.
-func (f *fixture) rest() {
-	f.t.Helper()
-	f.settle(func() {})
 }
 
 // kubelets are the versions of all Machines.
@@ -72,6 +67,9 @@ func TestKubeletThatTheClusterDoesNotSupportCostsNoMachine(t *testing.T) {
 		"Recreate":                    {Type: v1alpha1.Recreate},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strategy.RollingUpdate != nil || strategy.Type == v1alpha1.Recreate {
+				testenv.Long(t)
+			}
 			f := refusedRollout(t, strategy)
 			f.expectRefused()
 			f.Expect(f.told()).To(ContainElement(ContainSubstring("Warning UnsupportedKubeletVersion 0 of 3 machines")))

@@ -13,7 +13,7 @@ import (
 func TestAScaleUpBetweenTwoStepsIsSharedOut(t *testing.T) {
 	f := newFixture(t, 6, nil)
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Strategy = rollingBy("2") })
-	f.settle(func() {})
+	f.rest()
 	f.upgrade("v1.37.0")
 	f.reconcile()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{6, 2}), "a step was ordered, and the sets have not seen it")
@@ -23,6 +23,6 @@ func TestAScaleUpBetweenTwoStepsIsSharedOut(t *testing.T) {
 	f.reconcileSets()
 	f.reconcile()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{9, 3}), "the old set gets its share")
-	f.settle(func() {})
+	f.rest()
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{0, 12}))
 }

@@ -14,7 +14,7 @@ import (
 
 // A rollout goes on within its budget although the hub's API server takes no status, and is told in the end.
 func TestStatusWritesOfADeploymentThatFailFiftyTimesInARow(t *testing.T) {
-	for name, failure := range reconcilertest.Failures {
+	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
 			failing := reconcilertest.Failing(&v1alpha1.MachineDeployment{}, failure)
 			f := newFixture(t, 3, &failing)

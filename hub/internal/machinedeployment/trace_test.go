@@ -61,15 +61,15 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	}
 	f.Expect(found).To(Equal(wanted), "each Machine's agent goes on from its creation")
 
-	f.settle(func() {})
+	f.rest()
 	rest := len(spans.Ended())
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Annotations["a"] = "b" })
-	f.settle(func() {})
+	f.rest()
 	f.Expect(spans.Ended()).To(HaveLen(rest), "what changes nothing has no span")
 
 	machine := f.machines()[0]
 	f.Expect(f.direct.Delete(t.Context(), &machine)).To(Succeed())
-	f.settle(func() {})
+	f.rest()
 	again := spansOf(spans, "MachineSet.Act", rest)
 	f.Expect(again).NotTo(BeEmpty())
 	f.Expect(again[0].Parent().IsValid()).To(BeFalse(), "no change of a user has ordered this: it begins another trace")
@@ -79,10 +79,10 @@ func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 func TestALaterStepBeginsATraceWithALink(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	spans := f.trace()
-	f.settle(func() {})
+	f.rest()
 	rest := len(spans.Ended())
 	f.upgrade("v1.36.0")
-	f.settle(func() {})
+	f.rest()
 	steps := spansOf(spans, "MachineDeployment.Act", rest)
 	f.Expect(len(steps)).To(BeNumerically(">", 2))
 	f.Expect(steps[0].Links()).To(BeEmpty(), "a user's change is the begin")
@@ -102,7 +102,7 @@ func TestALaterStepBeginsATraceWithALink(t *testing.T) {
 func TestTheTraceOfWhoeverChangedTheDeploymentGoesOn(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	spans := f.trace()
-	f.settle(func() {})
+	f.rest()
 	const given, id = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
 	scale := func(replicas int32, change map[string]string) sdktrace.ReadOnlySpan {
 		rest := len(spans.Ended())
@@ -110,7 +110,7 @@ func TestTheTraceOfWhoeverChangedTheDeploymentGoesOn(t *testing.T) {
 			deployment.Spec.Replicas = &replicas
 			maps.Copy(deployment.Annotations, change)
 		})
-		f.settle(func() {})
+		f.rest()
 		return spansOf(spans, "MachineDeployment.Act", rest)[0]
 	}
 	first := scale(2, map[string]string{v1alpha1.TraceparentAnnotation: given})
@@ -150,11 +150,11 @@ func traceparents(spans []sdktrace.ReadOnlySpan) (all []string) {
 func TestWithoutTracingNoTraceIsPassedOn(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.trace()
-	f.settle(func() {})
+	f.rest()
 	f.tracers = nil
 	f.control(f.writes.Count(f.direct))
 	f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(2)) })
-	f.settle(func() {})
+	f.rest()
 	var without int
 	for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
 		if telemetry.Of(&machine) == "" {

@@ -184,6 +184,7 @@ func TestLiveReadsGoThroughAllPages(t *testing.T) {
 }
 
 func TestTwoHundredMachinesTakeOneWriteEachAndNoneAtRest(t *testing.T) {
+	testenv.Long(t) // TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead has fewer of them in a short run.
 	f := newFixture(t, 200, nil)
 	started := time.Now()
 	f.reconcile()

@@ -306,8 +306,11 @@ func (r reads) List(ctx context.Context, list client.ObjectList, options ...clie
 }
 
 func TestAThousandMachinesAtRestCostNoWriteAndNoLiveRead(t *testing.T) {
-	const machines = 1000
-	f := newFixture(t, machines, nil)
+	machines := 1000
+	if testing.Short() {
+		machines = 200
+	}
+	f := newFixture(t, int32(machines), nil)
 	var live atomic.Int64
 	logic, err := New(Deps{
 		Client: f.writes.Count(f.direct), Live: reads{f.direct, &live}, Recorder: f.events, Agents: f.agents, Clock: f.clock,

@@ -15,7 +15,7 @@ import (
 // What a set does does not hang on whether it can tell: its Machines are made once, one that goes is replaced once, and
 // in the end the hub has the status.
 func TestStatusWritesOfASetThatFailFiftyTimesInARow(t *testing.T) {
-	for name, failure := range reconcilertest.Failures {
+	for name, failure := range reconcilertest.Failures() {
 		t.Run(name, func(t *testing.T) {
 			failing := reconcilertest.Failing(&v1alpha1.MachineSet{}, failure)
 			f := newFixture(t, 3, &failing)

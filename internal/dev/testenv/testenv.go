@@ -121,6 +121,14 @@ func (e *Environment) remove() error {
 	return errors.Join(simcluster.Delete(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
 }
 
+// Long leaves the rest of a test to "make test-long": "make test" runs go test with -short.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+}
+
 // FreeAddress returns an address of this machine, with a port on which no process listens. It stays free until its user
 // listens there: a port that is free on 127.0.0.1 goes to whatever process connects somewhere next, but nothing else is
 // likely to be on an address that was drawn from all of 127.0.0.0/8.

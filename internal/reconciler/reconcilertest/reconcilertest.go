@@ -20,11 +20,16 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// Failures are the ways in which an API server fails a write. Each is repeated Times times.
-var Failures = map[string]error{
-	"500":      apierrors.NewInternalError(errors.New("the disk is full")),
-	"conflict": apierrors.NewConflict(schema.GroupResource{Group: "hollowfleet.io", Resource: "things"}, "thing", errors.New("changed meanwhile")),
-	"timeout":  fmt.Errorf("writing: %w", context.DeadlineExceeded),
+// Failures are the ways in which an API server fails a write. Each is repeated Times times. With -short there is only one.
+func Failures() map[string]error {
+	failures := map[string]error{
+		"500": apierrors.NewInternalError(errors.New("the disk is full")),
+	}
+	if !testing.Short() {
+		failures["conflict"] = apierrors.NewConflict(schema.GroupResource{Group: "hollowfleet.io", Resource: "things"}, "thing", errors.New("changed meanwhile"))
+		failures["timeout"] = fmt.Errorf("writing: %w", context.DeadlineExceeded)
+	}
+	return failures
 }
 
 // Times is how often a write fails in a row.

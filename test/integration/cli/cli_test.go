@@ -135,6 +135,7 @@ func TestALocalFleet(t *testing.T) {
 }
 
 func TestAFleetWithoutProgressSaysWhyAndEnds(t *testing.T) {
+	testenv.Long(t)
 	p := newPerson(t)
 	code, output := p.hollow("local", "up", "--dir", p.dir, "--clusters", "1", "--machines", "1", "--kubelet-version", "v9.9.9")
 	p.Expect(code).To(Equal(4), output)
@@ -143,6 +144,7 @@ func TestAFleetWithoutProgressSaysWhyAndEnds(t *testing.T) {
 }
 
 func TestAFleetWhoseKeeperIsKilledEndsAndCanBeRemoved(t *testing.T) {
+	testenv.Long(t)
 	p := newPerson(t)
 	p.up("--clusters", "1", "--machines", "0")
 	p.Expect(syscall.Kill(p.pid("keeper"), syscall.SIGKILL)).To(Succeed())

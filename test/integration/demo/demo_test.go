@@ -58,14 +58,6 @@ func (r *run) leavesNothing(t *testing.T) {
 	g.Expect(names(t, r.temp)).To(BeEmpty(), "files left behind")
 }
 
-// longOnly skips a test with -short, as "make test" does.
-func longOnly(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("long")
-	}
-}
-
 func TestDemoRunsToItsEnd(t *testing.T) {
 	g := NewWithT(t)
 	// The ports that Kubernetes is known by are taken: the demo must not mind.
@@ -85,7 +77,7 @@ func TestDemoRunsToItsEnd(t *testing.T) {
 }
 
 func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
-	longOnly(t)
+	testenv.Long(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	for _, moment := range []string{"control plane ready", "created MachineDeployment"} {
@@ -104,7 +96,7 @@ func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
 }
 
 func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
-	longOnly(t)
+	testenv.Long(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	r := start(t, temp)
@@ -119,7 +111,7 @@ func TestDemoLeavesNoProcessWhenItIsKilled(t *testing.T) {
 }
 
 func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
-	longOnly(t)
+	testenv.Long(t)
 	g := NewWithT(t)
 	temp := t.TempDir()
 	kept := start(t, temp, "--keep")

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A cluster that works and is denied", func() {
-	It("should lose every watch that its agent has on the hub, stay as it is, and work on when it is accepted again", func(ctx SpecContext) {
+	It("should lose every watch that its agent has on the hub, stay as it is, and work on when it is accepted again", fleettest.Long, func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, one, "denied", 1)
 		fleet.ExpectReady(ctx, one, "denied", 1)
 		a := &agent{cluster: one.Name, log: one.Agent.LogFile()}

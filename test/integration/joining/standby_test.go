@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("The Lease of a cluster", func() {
-	It("should let one of two agents work, and the other one take over", func(ctx SpecContext) {
+	It("should let one of two agents work, and the other one take over", fleettest.Long, func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, one, "kept", 2)
 		before := uids(ctx)
 		change(ctx, one.Name, func(spec *v1alpha1.ClusterSpec) {

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A MachineDeployment with strategy InPlace", func() {
-	It("should keep every Machine and Node, and update one at a time under a workload", func(ctx SpecContext) {
+	It("should keep every Machine and Node, and update one at a time under a workload", fleettest.Long, func(ctx SpecContext) {
 		p := newPool(ctx, "auto", 3, inPlace(v1alpha1.InPlaceAuto))
 		web := fleet.NewWorkload(ctx, p.member, p.Name, 4, 3)
 		before, cordons := p.identities(ctx), p.cordons(ctx)
