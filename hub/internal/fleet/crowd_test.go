@@ -37,7 +37,7 @@ import (
 
 const (
 	// crowdSize is how many clusters the fleet is to work for. With -short there are fewer, and a plan may take less.
-	crowdSize, shortCrowdSize = 500, 40
+	crowdSize, shortCrowdSize = 500, 20
 	crowdPlanCPU              = 100 * time.Millisecond
 	// crowdWriters is how many requests at once the test sends.
 	crowdWriters = 16

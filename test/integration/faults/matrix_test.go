@@ -85,8 +85,14 @@ var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnF
 	})
 })
 
-// activityOf a cluster in the middle of which a round comes.
-func activityOf(cluster, turn int) activity { return activities[(cluster+turn)%len(activities)] }
+// activityOf a cluster in the middle of which a round comes. Where there are fewer clusters than activities, a round has the
+// activities after those of the round before it, so that two rounds have all.
+func activityOf(cluster, turn int) activity {
+	if clusters < len(activities) {
+		turn *= clusters
+	}
+	return activities[(cluster+turn)%len(activities)]
+}
 
 // begin lets every herd begin with its next activity, and returns when they all are in the middle of it. A hub that a
 // busy machine has kept from renewing its lease is started again.
