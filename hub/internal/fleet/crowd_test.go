@@ -138,8 +138,13 @@ func (c *crowd) playClusters() {
 				if !is || event.Type == watch.Deleted || !advance(d) {
 					continue
 				}
-				// A conflict means that a newer version is on its way.
-				group.Go(func() error { _ = c.direct.Status().Update(ctx, d); return nil })
+				group.Go(func() error {
+					// A conflict means that a newer version is on its way. An API server that has too much to do is asked again.
+					for err := c.direct.Status().Update(ctx, d); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil; {
+						err = c.direct.Status().Update(ctx, d)
+					}
+					return nil
+				})
 			}
 		}
 	}()
@@ -243,7 +248,7 @@ func (c *crowd) awaitRollout() {
 		g.Expect(progress).To(And(
 			HaveValue(HaveField("ObservedGeneration", c.fleet.Generation)), HaveValue(HaveField("Reason", v1alpha1.ReasonRolloutComplete))), c.fleet.Status.Message)
 		g.Expect(c.fleet.Status.Clusters.Updated).To(BeEquivalentTo(c.size))
-	}).WithTimeout(5 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(15 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
 // plan does what every event of a cluster costs: it reads the cache, and decides.
