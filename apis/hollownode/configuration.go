@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,32 @@ type Configuration struct {
 	// Fidelity is how near pods and kubelet come to those of a real node. Nil means Fast. The agent leaves it out when it
 	// is that, so that no running node is replaced for it.
 	Fidelity *Fidelity `json:"fidelity,omitempty"`
+	// Unhealthy lets the Node be not Ready from time to time, or for good. Nil means that it does not.
+	Unhealthy *Unhealthy `json:"unhealthy,omitempty"`
+}
+
+// Unhealthy is when a Node is not Ready because its own configuration says so. It begins anew with each pod, and nothing but
+// another configuration ends it.
+type Unhealthy struct {
+	// HealthyFor is how long the Node is well, from the first start of its kubelet and after each time that it was not.
+	HealthyFor metav1.Duration `json:"healthyFor"`
+	// UnhealthyFor is how long it is not Ready then. 0 means for good.
+	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
+}
+
+// MaxUnhealthy bounds the times of Unhealthy.
+const MaxUnhealthy = 30 * 24 * time.Hour
+
+// Validate reports every time that no node can have.
+func (u Unhealthy) Validate() error {
+	var problems []error
+	if d := u.HealthyFor.Duration; d < 0 || d > MaxUnhealthy {
+		problems = append(problems, fmt.Errorf("healthyFor: want a duration from 0s to %s, got %s", MaxUnhealthy, d))
+	}
+	if d := u.UnhealthyFor.Duration; d != 0 && (d < time.Second || d > MaxUnhealthy) {
+		problems = append(problems, fmt.Errorf("unhealthyFor: want 0s or a duration from 1s to %s, got %s", MaxUnhealthy, d))
+	}
+	return errors.Join(problems...)
 }
 
 // Marshal renders c as the file's content, with its APIVersion and Kind set.
@@ -114,6 +141,11 @@ func (c Configuration) Validate() error {
 	if c.Fidelity != nil {
 		if err := c.Fidelity.Validate(); err != nil {
 			problems = append(problems, fmt.Errorf("fidelity: %w", err))
+		}
+	}
+	if c.Unhealthy != nil {
+		if err := c.Unhealthy.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("unhealthy: %w", err))
 		}
 	}
 	return errors.Join(problems...)

@@ -54,6 +54,12 @@ func TestMarshalRefusesWhatDescribesNoNode(t *testing.T) {
 		"capacity.memory": func(c *hollownode.Configuration) { c.Capacity[corev1.ResourceMemory] = resource.MustParse("0") },
 		"maxPods":         func(c *hollownode.Configuration) { c.MaxPods = 0 },
 		"startupDelay":    func(c *hollownode.Configuration) { c.StartupDelay.Duration = -time.Second },
+		"unhealthy: healthyFor": func(c *hollownode.Configuration) {
+			c.Unhealthy = &hollownode.Unhealthy{HealthyFor: metav1.Duration{Duration: -1}}
+		},
+		"unhealthy: unhealthyFor": func(c *hollownode.Configuration) {
+			c.Unhealthy = &hollownode.Unhealthy{UnhealthyFor: metav1.Duration{Duration: time.Millisecond}}
+		},
 	} {
 		t.Run(field, func(t *testing.T) {
 			c := valid()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 )
 
@@ -102,19 +103,30 @@ func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
 	t.Cleanup(c.stop)
 	p := newProcess(t, c, configurationOf("patient"), goodToken)
 	p.join(t)
+	disruption := lasting(20*time.Second, plan.Fault{Type: plan.NotReady})
+	disruption.HealthyFor = seconds(10)
+	p.disrupt(t, disruption)
 	p.component(t, "stop", "kube-apiserver")
-	throughout(t, "the API server is away", 30*time.Second, func(context.Context) error {
+	stopped := time.Now()
+	eventually(t, "a fault begins without the API server", time.Until(disruption.End.Time), func(context.Context) error {
+		return p.expectFaults(plan.NotReady)
+	})
+	throughout(t, "the API server is away", time.Until(stopped.Add(30*time.Second)), func(context.Context) error {
 		if err := p.expectProbe("/healthz", 200); err != nil {
 			return err
 		}
 		return p.expectProbe("/readyz", 200)
 	})
+	if err := p.expectFaults(); err != nil {
+		t.Errorf("a fault does not end without the API server: %v", err)
+	}
 	p.component(t, "start", "kube-apiserver")
 	back := time.Now()
 	eventually(t, "the lease is renewed after the API server's return", time.Minute, func(ctx context.Context) error {
 		return p.leaseRenewedAfter(ctx, back)
 	})
-	p.readyNode(t)
+	// The kubelet watches its Node again when its own back-off ends, which is a minute at most, and reports what it finds.
+	eventually(t, "the Node is ready", 2*time.Minute, p.condition(corev1.NodeReady, corev1.ConditionTrue, ""))
 }
 
 func TestStartupDelay(t *testing.T) {

@@ -64,7 +64,7 @@ DIR of --config-dir has ` + contract.ConfigFileName + ` (a HollowNodeConfigurati
 whose credential must be allowed to create certificate signing requests.
 
 Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
-1 any other failure.`,
+137 ended by a disruption, 1 any other failure.`,
 		Example: `  hollow-node --config-dir /etc/hollow-node --state-dir /var/run/hollow-node \
     --bind-address "$POD_IP"`,
 		Args:          cobra.NoArgs,
@@ -84,6 +84,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 bad usage or bad configuration,
 	flags.StringVar(&options.StateDir, "state-dir", "", "directory for key, certificate and everything else that is written (required)")
 	flags.StringVar(&options.BindAddress, "bind-address", "0.0.0.0", "IP address to serve health on; unless it is 0.0.0.0 or ::, also the Node's internal address")
 	flags.IntVar(&options.HealthPort, "health-port", contract.HealthPort, "port of /healthz and /readyz")
+	flags.StringVar(&options.DisruptionsFile, "disruptions-file", "", "file with the plan of what goes wrong on the node; it need not be there, and is followed")
 	flags.BoolVar(&options.Profiling, "profiling", false, "serve /debug/pprof/ on the health port")
 	_ = flags.MarkHidden("profiling")
 	addVerbosity(cmd)

@@ -77,6 +77,7 @@ func newProcess(t *testing.T, c *cluster, configuration contract.Configuration, 
 func (p *process) configDir() string { return filepath.Join(p.dir, "config") }
 func (p *process) stateDir() string  { return filepath.Join(p.dir, "state") }
 func (p *process) tempDir() string   { return filepath.Join(p.dir, "tmp") }
+func (p *process) planPath() string  { return filepath.Join(p.dir, "plan.json") }
 func (p *process) bootstrapPath() string {
 	return filepath.Join(p.configDir(), contract.BootstrapKubeconfigFileName)
 }
@@ -100,7 +101,7 @@ func (p *process) start(t *testing.T) {
 	}
 	defer log.Close()
 	line := []string{binary(t, "hollow-node"), "--config-dir", p.configDir(), "--state-dir", p.stateDir(),
-		"--bind-address", bindAddress, "--health-port", p.port}
+		"--bind-address", bindAddress, "--health-port", p.port, "--disruptions-file", p.planPath()}
 	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if p.withoutEtc {
 		line = append([]string{"/bin/sh", "-c", `mount -t tmpfs none /etc && exec "$0" "$@"`}, line...)

@@ -6,11 +6,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Gate decides what the runtime says about its own health. The zero value is healthy. A failed
+// Gate decides what the runtime says about its own health, and how pods start. The zero value is healthy. A failed
 // RuntimeReady or NetworkReady condition makes the kubelet report its Node as not ready.
 type Gate struct {
 	mu     sync.Mutex
 	failed map[string]Failure
+	// podStart disturbs the start of pods; nil if nothing does. changed is closed when it is another one, and nil while
+	// nobody waits for that.
+	podStart PodStart
+	changed  chan struct{}
 }
 
 // Failure is why a condition does not hold; both parts are shown in the Node's Ready condition.

@@ -21,9 +21,9 @@ type sandbox struct {
 	script    script
 }
 
-// RunPodSandbox creates a sandbox that is ready at once. Unless the pod uses the host's network it gets an
-// address of the node's pod CIDR.
-func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+// RunPodSandbox creates a sandbox that is ready at once, unless the gate disturbs the start of pods. Unless the pod uses the
+// host's network it gets an address of the node's pod CIDR.
+func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	if err := checkSandboxConfig(config); err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -34,6 +34,9 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 	said, err := scriptOf(config.GetAnnotations())
 	if err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := r.awaitPodStart(ctx, config.GetMetadata()); err != nil {
+		return "", err
 	}
 	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	hostNetwork := options.GetNetwork() == runtimeapi.NamespaceMode_NODE

@@ -100,11 +100,12 @@ func (h *health) watch(ctx context.Context, k observed) {
 	}()
 }
 
-// serve answers /healthz and /readyz until ctx ends. It returns when it listens.
-func (h *health) serve(ctx context.Context, options Options) error {
+// serve answers /healthz, /readyz and /disruptions until ctx ends. It returns when it listens.
+func (h *health) serve(ctx context.Context, options Options, disruptions http.HandlerFunc) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, h.alive()) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, h.ready(r.Context())) })
+	mux.HandleFunc("/disruptions", disruptions)
 	if options.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

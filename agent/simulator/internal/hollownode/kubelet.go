@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 
+	plan "github.com/hollowfleet/hollowfleet/apis/disrupt"
 	contract "github.com/hollowfleet/hollowfleet/apis/hollownode"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/fakecri"
@@ -39,6 +40,7 @@ type node struct {
 	images        *fakecri.Images
 	pods          *podIndex
 	registration  *registration
+	disruption    *disruption
 }
 
 // newNode puts together what does not need the API server.
@@ -51,13 +53,15 @@ func newNode(c contract.Configuration, options Options) (*node, error) {
 		return nil, fmt.Errorf("setting feature gates: %w", err)
 	}
 	pods := &podIndex{}
+	runtime := newRuntime(c, options, pods)
 	return &node{
 		configuration: c,
 		options:       options,
 		settings:      settings,
-		runtime:       newRuntime(c, options, pods),
+		runtime:       runtime,
 		images:        newImages(c, options.StateDir),
 		pods:          pods,
+		disruption:    newDisruption(c.NodeName, runtime.Gate()),
 	}, nil
 }
 
@@ -78,6 +82,9 @@ func (n *node) clients(config *rest.Config) (clients, error) {
 	if n.settings.EventRecordQPS == 0 {
 		events.QPS = -1 // No limit, as for a kubelet; the client takes 0 for its default.
 	}
+	main.Wrap(n.disruption.api.Client(plan.ClientMain))
+	heartbeat.Wrap(n.disruption.api.Client(plan.ClientHeartbeat))
+	events.Wrap(n.disruption.api.Client(plan.ClientEvents))
 
 	var made clients
 	var problems [3]error
@@ -117,6 +124,9 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	}
 	if dependencies.Recorder != recorder {
 		return nil, nil, errors.New("building the kubelet: it did not take the event recorder")
+	}
+	if err := n.disruption.attach(built); err != nil {
+		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
 	n.pods.use(built.GetPodByName)
 	return built, dependencies, nil

@@ -73,6 +73,7 @@ func TestKubelet(t *testing.T) {
 		t.Errorf("the volume manager is %T, %v", manager, err)
 	}
 	checkSandboxStatusIsOrdered(t, k)
+	checkPressure(t, k, n.disruption)
 	checkHooksAreKept(t, k)
 	checkProbesAreKept(t, k, n.runtime)
 	if !utilfeature.DefaultFeatureGate.Enabled(features.PodCertificateRequest) {

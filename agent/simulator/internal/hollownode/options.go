@@ -28,6 +28,8 @@ type Options struct {
 	BindAddress string
 	// HealthPort is the port of /healthz and /readyz.
 	HealthPort int
+	// DisruptionsFile has the plan of what goes wrong on the node, and need not be there. Empty means that nothing does.
+	DisruptionsFile string
 	// Profiling adds /debug/pprof/ to the health port.
 	Profiling bool
 }

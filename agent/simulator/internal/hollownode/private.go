@@ -37,6 +37,12 @@ var (
 		"an HTTP hook would be sent to the made-up address of its pod, which may be that of a real machine"}
 	probeManager = private{"probeManager",
 		"a probe would be sent to the made-up address of its pod, which may be that of a real machine"}
+	evictionLock = private{"evictionManager.RWMutex",
+		"it guards the pressure that a disruption puts on a node"}
+	evictionConditions = private{"evictionManager.nodeConditions",
+		"a disruption puts pressure on a node of which nothing is used up, and pods are admitted by it"}
+	nodeStatusSetters = private{"setNodeStatusFuncs",
+		"the conditions of a disruption are reported with those of the kubelet"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )
@@ -90,4 +96,17 @@ func getField[T any](target any, p private) (T, error) {
 		return none, p.lacks(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, none, field.Type()))
 	}
 	return value, nil
+}
+
+// pointerTo returns a pointer to a private field of what target points to, which is a T.
+func pointerTo[T any](target any, p private) (*T, error) {
+	field, err := p.of(target)
+	if err != nil {
+		return nil, err
+	}
+	pointer, ok := field.Addr().Interface().(*T)
+	if !ok {
+		return nil, p.lacks(fmt.Sprintf("field %s of %T: want a %T, got a %s", p.path, target, *new(T), field.Type()))
+	}
+	return pointer, nil
 }

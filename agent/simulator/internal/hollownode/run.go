@@ -39,10 +39,11 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	monitor := &health{gate: n.runtime.Gate()}
-	if err := monitor.serve(ctx, options); err != nil {
+	follower, err := n.follow(ctx, monitor)
+	if err != nil {
 		return err
 	}
-	if !pause(ctx, configuration.StartupDelay.Duration) {
+	if !pause(ctx, configuration.StartupDelay.Duration) || !follower.AwaitPresence(ctx) {
 		return nil
 	}
 
@@ -59,6 +60,9 @@ func Run(ctx context.Context, options Options) error {
 	}
 	k, dependencies, err := n.build(ctx, config)
 	if err != nil {
+		return err
+	}
+	if err := n.turnUnhealthy(follower); err != nil {
 		return err
 	}
 	monitor.watch(ctx, k)
