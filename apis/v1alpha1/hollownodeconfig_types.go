@@ -64,6 +64,27 @@ type HollowNodeConfig struct {
 	// kubelet has settings of the kubelet by the names that they have in a KubeletConfiguration.
 	// +optional
 	Kubelet *HollowKubelet `json:"kubelet,omitempty"`
+
+	// turnUnhealthyAfter lets the Node be Ready for healthyDuration, and then not Ready for good. It wins over
+	// turnUnhealthyPeriodically. Only another configuration ends it; a NodeDisruption can do the same with an end. Default
+	// false.
+	// +optional
+	TurnUnhealthyAfter bool `json:"turnUnhealthyAfter,omitempty"`
+
+	// turnUnhealthyPeriodically lets the Node be Ready for healthyDuration and not Ready for unhealthyDuration, in turn.
+	// Default false.
+	// +optional
+	TurnUnhealthyPeriodically bool `json:"turnUnhealthyPeriodically,omitempty"`
+
+	// healthyDuration is how long the Node is Ready, counted from the first start of its kubelet in the pod: 0s to 720h.
+	// Required with turnUnhealthyAfter and turnUnhealthyPeriodically.
+	// +optional
+	HealthyDuration *metav1.Duration `json:"healthyDuration,omitempty"`
+
+	// unhealthyDuration is how long the Node is not Ready, 1s to 720h. A kubelet needs up to 15s until its Node says so.
+	// Required with turnUnhealthyPeriodically, and without effect with turnUnhealthyAfter.
+	// +optional
+	UnhealthyDuration *metav1.Duration `json:"unhealthyDuration,omitempty"`
 }
 
 // HollowNodeProfile is a set of defaults for what a hollow node does with its pods.

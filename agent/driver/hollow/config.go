@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -45,13 +46,18 @@ func decode(raw *runtime.RawExtension, path string) (v1alpha1.HollowNodeConfig, 
 		"capacity":           resources(&config.Capacity, capacityName),
 		"maxPods":            number(&config.MaxPods, minPods, maxPods),
 		"osImage":            osImage(&config.OSImage),
-		"startupDelay":       delay(&config.StartupDelay),
+		"startupDelay":       duration(&config.StartupDelay, 0, maxStartupDelay),
 		"podResources":       resources(&config.PodResources, podResourceName),
 		"profile":            oneOf(&config.Profile, v1alpha1.HollowNodeProfileFast, v1alpha1.HollowNodeProfileRealistic),
 		"probes":             oneOf(&config.Probes, v1alpha1.HollowProbesSkip, v1alpha1.HollowProbesRun),
 		"terminationPercent": number(&config.TerminationPercent, 0, maxPercent),
 		"imagePull":          imagePull(&config.ImagePull),
 		"kubelet":            kubelet(&config.Kubelet),
+
+		"turnUnhealthyAfter":        toggle(&config.TurnUnhealthyAfter),
+		"turnUnhealthyPeriodically": toggle(&config.TurnUnhealthyPeriodically),
+		"healthyDuration":           duration(&config.HealthyDuration, 0, hollownode.MaxUnhealthy),
+		"unhealthyDuration":         duration(&config.UnhealthyDuration, time.Second, hollownode.MaxUnhealthy),
 	}
 	for _, required := range []string{"apiVersion", "kind"} {
 		if _, ok := fields[required]; !ok {
@@ -107,11 +113,11 @@ func osImage(target *string) setter {
 	}
 }
 
-func delay(target **metav1.Duration) setter {
+func duration(target **metav1.Duration, low, high time.Duration) setter {
 	return func(value json.RawMessage, path string) error {
 		duration := &metav1.Duration{}
-		if err := json.Unmarshal(value, duration); err != nil || duration.Duration < 0 || duration.Duration > maxStartupDelay {
-			return driver.Invalid(path, `want a duration such as "30s", from 0s to 24h, got %s`, shown(value))
+		if err := json.Unmarshal(value, duration); err != nil || duration.Duration < low || duration.Duration > high {
+			return driver.Invalid(path, `want a duration such as "30s", from %.0fs to %.0fh, got %s`, low.Seconds(), high.Hours(), shown(value))
 		}
 		*target = duration
 		return nil

@@ -27,7 +27,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no kind":                     {`{"apiVersion":"hollowfleet.io/v1alpha1"}`, `c.kind: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
 		"another version":             {`{"apiVersion":"hollowfleet.io/v2","kind":"HollowNodeConfig"}`, `c.apiVersion: want "hollowfleet.io/v1alpha1", got "hollowfleet.io/v2"`},
 		"another kind":                {`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"Machine"}`, `c.kind: want "HollowNodeConfig", got "Machine"`},
-		"an unknown field":            {`{` + head + `,"maxpods":5}`, "c.maxpods: unknown field: HollowNodeConfig has apiVersion, capacity, imagePull, kind, kubelet, maxPods, osImage, podResources, probes, profile, startupDelay, terminationPercent"},
+		"an unknown field":            {`{` + head + `,"maxpods":5}`, "c.maxpods: unknown field: HollowNodeConfig has apiVersion, capacity, healthyDuration, imagePull, kind, kubelet, maxPods, osImage, podResources, probes, profile, startupDelay, terminationPercent, turnUnhealthyAfter, turnUnhealthyPeriodically, unhealthyDuration"},
 		"maxPods as text":             {`{` + head + `,"maxPods":"5"}`, `c.maxPods: want a whole number from 1 to 1000, got "5"`},
 		"maxPods with a fraction":     {`{` + head + `,"maxPods":5.5}`, "c.maxPods: want a whole number from 1 to 1000, got 5.5"},
 		"maxPods 0":                   {`{` + head + `,"maxPods":0}`, "c.maxPods: want a whole number from 1 to 1000, got 0"},
@@ -47,6 +47,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"a negative quantity":         {`{` + head + `,"capacity":{"cpu":"-1"}}`, `c.capacity.cpu: negative: want 0 or more, got "-1"`},
 		"half a GPU":                  {`{` + head + `,"capacity":{"example.com/gpu":"500m"}}`, `c.capacity.example.com/gpu: an extended resource is counted in whole numbers, got "500m"`},
 		"a negative pod request":      {`{` + head + `,"podResources":{"memory":"-1Mi"}}`, `c.podResources.memory: negative: want 0 or more, got "-1Mi"`},
+		"a duration below 0":          {`{` + head + `,"healthyDuration":"-1s"}`, `c.healthyDuration: want a duration such as "30s", from 0s to 720h, got "-1s"`},
+		"a failure of no length":      {`{` + head + `,"unhealthyDuration":"0s"}`, `c.unhealthyDuration: want a duration such as "30s", from 1s to 720h, got "0s"`},
+		"a word for a truth value":    {`{` + head + `,"turnUnhealthyAfter":"yes"}`, `c.turnUnhealthyAfter: want true or false, got "yes"`},
 		"a GPU for the pod":           {`{` + head + `,"podResources":{"example.com/gpu":"1"}}`, "c.podResources.example.com/gpu: unknown resource: a hollow-node pod can ask for cpu, memory, ephemeral-storage"},
 	}
 	for name, test := range tests {

@@ -62,6 +62,9 @@ func resolve(cluster string, request driver.Request) (desired, error) {
 	if d.configuration.Fidelity, err = fidelityOf(config, class.Path); err != nil {
 		return desired{}, err
 	}
+	if d.configuration.Unhealthy, err = unhealthyOf(config, class.Path); err != nil {
+		return desired{}, err
+	}
 	if config.StartupDelay != nil {
 		if err := checkDelay(config.StartupDelay.Duration, request); err != nil {
 			return desired{}, err

@@ -225,6 +225,12 @@ func TestHashes(t *testing.T) {
 		"the profile Fast": {func(_ *v1alpha1.Machine, c *driver.Class) {
 			c.Config.Raw = []byte(`{` + head + `,"profile":"Fast","terminationPercent":0}`)
 		}, false, false},
+		"unhealthy periodically": {func(_ *v1alpha1.Machine, c *driver.Class) {
+			c.Config.Raw = []byte(`{` + head + `,"turnUnhealthyPeriodically":true,"healthyDuration":"1m","unhealthyDuration":"1m"}`)
+		}, true, false},
+		"not unhealthy, in words": {func(_ *v1alpha1.Machine, c *driver.Class) {
+			c.Config.Raw = []byte(`{` + head + `,"turnUnhealthyPeriodically":false}`)
+		}, false, false},
 		"the same capacity in other words": {func(_ *v1alpha1.Machine, c *driver.Class) {
 			c.Config.Raw = []byte(`{` + head + `,"capacity":{"cpu":"4000m"}}`)
 		}, false, false},

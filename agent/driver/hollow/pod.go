@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -22,6 +23,8 @@ import (
 const (
 	configDirectory = "/etc/hollow-node"
 	stateDirectory  = "/var/lib/hollow-node"
+	// planDirectory has the plan of disruptions, as the pod's annotation says it.
+	planDirectory = "/etc/disruptions"
 	// unprivileged is the user and group that a hollow-node runs as.
 	unprivileged int64 = 65532
 	// gracePeriodSeconds is enough: a hollow-node has nothing to finish.
@@ -72,9 +75,32 @@ func renderPod(cluster, namespace, machine, image string, d desired) *corev1.Pod
 					SecretName: machine, DefaultMode: ptr.To[int32](0o444),
 				}}},
 				{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				planVolume(),
 			},
 		},
 	}
+}
+
+// planVolume is the file with the plan of disruptions. It is no part of any hash: a pod that was made without it is not
+// replaced for it, and cannot be disrupted.
+func planVolume() corev1.Volume {
+	annotation := fmt.Sprintf("metadata.annotations['%s']", disrupt.Annotation)
+	return corev1.Volume{Name: disrupt.VolumeName, VolumeSource: corev1.VolumeSource{
+		DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{
+				Path: disrupt.FileName, FieldRef: &corev1.ObjectFieldSelector{FieldPath: annotation},
+			}},
+			DefaultMode: ptr.To[int32](0o444),
+		},
+	}}
+}
+
+// Disruptable tells whether a hollow-node's pod follows the plan in its annotation disrupt.Annotation. A pod that an agent
+// made which knew nothing of disruptions does not, until it is replaced for another reason.
+func Disruptable(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == disrupt.VolumeName && v.DownwardAPI != nil
+	})
 }
 
 func renderContainer(image string, d desired) corev1.Container {
@@ -87,6 +113,7 @@ func renderContainer(image string, d desired) corev1.Container {
 			"--config-dir=" + configDirectory,
 			"--state-dir=" + stateDirectory,
 			"--bind-address=$(POD_IP)",
+			"--disruptions-file=" + planDirectory + "/" + disrupt.FileName,
 		},
 		Env: []corev1.EnvVar{{
 			Name:      "POD_IP",
@@ -97,6 +124,7 @@ func renderContainer(image string, d desired) corev1.Container {
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "config", MountPath: configDirectory, ReadOnly: true},
 			{Name: "state", MountPath: stateDirectory},
+			{Name: disrupt.VolumeName, MountPath: planDirectory, ReadOnly: true},
 		},
 		// Many hollow nodes share few cores, and a restart is a reboot of the Node: a process that gets too little time to
 		// answer must not be restarted. One that ended is, without any probe. The readiness of a node that has joined hardly

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,25 @@ func TestRenderPod(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(golden), got); diff != "" {
 		t.Errorf("the pod differs from %s (-want +got):\n%s", file, diff)
+	}
+}
+
+// An agent that is upgraded meets pods without the volume of the plan, and lets them run.
+func TestAPodWithoutAPlanIsUpToDateAndCannotBeDisrupted(t *testing.T) {
+	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := renderPod("c1", "hollowfleet", "m1", "hollowfleet/hollow-node", want)
+	if !matches(pod, want, testMachine()) || !Disruptable(pod) {
+		t.Error("a new pod is outdated or cannot be disrupted")
+	}
+	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.DownwardAPI != nil })
+	if !matches(pod, want, testMachine()) {
+		t.Error("a pod without the volume is replaced")
+	}
+	if Disruptable(pod) {
+		t.Error("a pod without the volume counts as one that can be disrupted")
 	}
 }
 
