@@ -74,20 +74,32 @@ func TestLicenceAndIgnoredFiles(t *testing.T) {
 
 // The real make and git are left out: what matters is what is called, and what becomes of a failure.
 func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
-	for name, failing := range map[string]string{"all well": "", "a test fails": "test", "verify fails": "verify"} {
+	for name, c := range map[string]struct {
+		failing string
+		docker  int
+		want    string
+	}{
+		"all well":               {"", 1, "test\nverify\n"},
+		"a test fails":           {"test", 1, "test\nverify\n"},
+		"verify fails":           {"verify", 1, "test\nverify\n"},
+		"there is Docker":        {"", 0, "test\nverify\ne2e\n"},
+		"it fails where that is": {"e2e", 0, "test\nverify\ne2e\n"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
 			calls := filepath.Join(dir, "calls")
-			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\nprintf 'ok  \\t%s\\t0.1s\\n' $*\n[ \"$*\" != \"" + failing + "\" ]\n"
+			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\nprintf 'ok  \\t%s\\t0.1s\\n' $*\n[ \"$*\" != \"" + c.failing + "\" ]\n"
 			g.Expect(os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o755)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "docker"), fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", c.docker), 0o755)).To(Succeed())
 			output, err := command(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "./.ci/run")
-			g.Expect(err == nil).To(Equal(failing == ""), output)
+			g.Expect(err == nil).To(Equal(c.failing == ""), output)
 			called, err := os.ReadFile(calls)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(called)).To(Equal("test\nverify\n"), "both run, also when the first one fails")
+			g.Expect(string(called)).To(Equal(c.want), "all run, also when the first one fails")
 			g.Expect(output).To(And(ContainSubstring("\nok  \ttest\t0.1s\n"), ContainSubstring("\nok  \tverify\t0.1s\n")), "what they print is shown as it is")
+			g.Expect(strings.Contains(output, "left out: no Docker engine answers")).To(Equal(c.docker != 0), output)
 		})
 	}
 }
