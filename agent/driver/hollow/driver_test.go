@@ -3,6 +3,7 @@ package hollow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -316,8 +317,11 @@ func TestQuotaIsExhaustion(t *testing.T) {
 	quota.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("0")}
 	g.Expect(b.client.Create(t.Context(), quota)).To(Succeed())
 	var last error
+	attempts := 0
 	g.Eventually(func() bool {
-		_, last = b.Create(t.Context(), b.request("m1"))
+		// A pod may be created before the quota is in force, and then is there: the next one is refused.
+		attempts++
+		_, last = b.Create(t.Context(), b.request(fmt.Sprintf("m%d", attempts)))
 		var exhausted *driver.ExhaustedError
 		return errors.As(last, &exhausted)
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "a full quota is no failure of the machine")

@@ -180,7 +180,7 @@ func TestAFleetIsListedAndShown(t *testing.T) {
 	f.grow(f.clusters[1].Name)
 	branch := []string{"MachineSet/" + f.name + "-1 ", "Machine/" + f.name + "-1-a ", "Node/node-a "}
 	f.Expect(strings.Split(f.succeeds("fleet tree fleet/NAME"), "\n")).To(ContainElements(
-		HavePrefix("      └─ "+branch[0]), HavePrefix("         └─ "+branch[1]), MatchRegexp("^            └─ "+branch[2]+" +- +- +v1.36.2$")))
+		MatchRegexp("^[│ ]     └─ "+branch[0]), MatchRegexp("^[│ ]        └─ "+branch[1]), MatchRegexp("^[│ ]           └─ "+branch[2]+" +- +- +v1.36.2$")), "below the first cluster or the last one")
 	f.Expect(strings.Split(f.succeeds("fleet tree cluster/"+f.clusters[1].Name), "\n")[1:6]).To(HaveExactElements(
 		HavePrefix("Cluster/"+f.clusters[1].Name), HavePrefix("└─ MachineDeployment/"+f.name), HavePrefix("   └─ "+branch[0]), HavePrefix("      └─ "+branch[1]), HavePrefix("         └─ "+branch[2])))
 	f.Expect(strings.Split(f.succeeds("fleet tree machinedeployment/NAME -n "+f.clusters[1].Name+" -o wide"), "\n")[1:5]).To(HaveExactElements(

@@ -150,6 +150,7 @@ func scaleFrozen(ctx context.Context, deployment *v1alpha1.MachineDeployment, re
 	fleet.Scale(ctx, deployment, replicas)
 	generation := deployment.Generation
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		g.Expect(fleet.SuperviseHub(ctx)).To(Succeed())
 		seen := get(ctx, g, fleet.HubClient, deployment.DeepCopy())
 		g.Expect(seen.Status.ObservedGeneration).To(BeNumerically(">=", generation))
 		g.Expect(meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.FrozenCondition)).To(BeTrue())

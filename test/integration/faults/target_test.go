@@ -137,6 +137,7 @@ var _ = Describe("A workload cluster's API server", func() {
 
 		restore(ctx)
 		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.SuperviseHub(ctx)).To(Succeed())
 			for _, left := range fleet.MachinesOf(ctx, g, broken, "ordered") {
 				g.Expect(left.UID).NotTo(Equal(machine.UID))
 			}
