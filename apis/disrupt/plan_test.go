@@ -135,7 +135,7 @@ func refusedEntries() map[string]refused {
 		"no fault":                  {func(e *disrupt.Entry) { e.Fault = disrupt.Fault{} }, []string{"entries[0].fault.type: want one of NotReady, "}},
 		"parameters of another one": {fault(disrupt.Flap, func(f *disrupt.Fault) { f.SlowAPI = oneOfEach()[disrupt.SlowAPI].SlowAPI }), []string{"fault.slowAPI: has no meaning for the type Flap: remove it"}},
 		"parameters missing":        {fault(disrupt.Flap, func(f *disrupt.Fault) { f.Flap = nil }), []string{"fault.flap: required"}},
-		"a flap nobody sees":        {fault(disrupt.Flap, func(f *disrupt.Fault) { f.Flap.ReadyFor = seconds(1) }), []string{"fault.flap.readyFor: want a duration from 15s"}},
+		"a flap that is not seen":   {fault(disrupt.Flap, func(f *disrupt.Fault) { f.Flap.ReadyFor = seconds(1) }), []string{"fault.flap.readyFor: want a duration from 15s"}},
 		"an unknown heartbeat":      {fault(disrupt.FreezeHeartbeat, func(f *disrupt.Fault) { f.FreezeHeartbeat.Heartbeat = "None" }), []string{"freezeHeartbeat.heartbeat: want one of Lease, Status, Both"}},
 		"no resource":               {fault(disrupt.Pressure, func(f *disrupt.Fault) { f.Pressure.Resources = nil }), []string{"pressure.resources: required"}},
 		"a resource twice":          {fault(disrupt.Pressure, func(f *disrupt.Fault) { f.Pressure.Resources = []disrupt.PressureResource{"PID", "PID"} }), []string{"pressure.resources[1]: PID is there twice"}},

@@ -66,8 +66,7 @@ type HollowNodeConfig struct {
 	Kubelet *HollowKubelet `json:"kubelet,omitempty"`
 
 	// turnUnhealthyAfter lets the Node be Ready for healthyDuration, and then not Ready for good. It wins over
-	// turnUnhealthyPeriodically. Only another configuration ends it; a NodeDisruption can do the same with an end. Default
-	// false.
+	// turnUnhealthyPeriodically. Only another configuration ends it. Default false.
 	// +optional
 	TurnUnhealthyAfter bool `json:"turnUnhealthyAfter,omitempty"`
 

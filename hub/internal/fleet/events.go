@@ -17,7 +17,7 @@ func adoptedEvent(d *v1alpha1.MachineDeployment) reconciler.Event {
 		"Adopted MachineDeployment %s/%s and applied the template to it", d.Namespace, d.Name))
 }
 
-// correctedEvent names the fields that the fleet has written. Somebody else has changed them, or the fleet has other values now.
+// correctedEvent names the fields that the fleet has written. Another writer has changed them, or the fleet has other values now.
 func correctedEvent(d *v1alpha1.MachineDeployment, fields []string) reconciler.Event {
 	return reconciler.NormalEvent("MachineDeploymentCorrected", "Correct", fmt.Sprintf(
 		"Brought %s of MachineDeployment %s/%s in line with the fleet, which owns what it sets: change it in the fleet. Fields that the fleet does not set are left alone",

@@ -16,7 +16,7 @@ import (
 const (
 	// pollPeriod is how often the plan's file is looked at.
 	pollPeriod = 2 * time.Second
-	// idlePeriod is how long a Follower without a file waits for a change that nobody has told of.
+	// idlePeriod is how long a Follower without a file waits for a change for which it was not woken.
 	idlePeriod = time.Hour
 )
 
@@ -166,7 +166,7 @@ func (f *Follower) step(ctx context.Context) time.Duration {
 }
 
 // readPlan takes over what the file says. With a plan that cannot be read the last one counts for what has begun already:
-// nobody has said that it should end, and nobody that anything should begin.
+// it orders neither an end nor a beginning.
 func (f *Follower) readPlan(ctx context.Context, now time.Time) {
 	read, changed, err := f.file.read()
 	if !changed {

@@ -192,7 +192,7 @@ func TestAPlanIsFollowedWhenItChanges(t *testing.T) {
 	}
 }
 
-// Nobody has said that what is active should end, and nobody that anything should begin.
+// Such a plan orders neither an end nor a beginning.
 func TestAPlanThatCannotBeReadLetsWindowsEndAndNoneBegin(t *testing.T) {
 	path := planPath(t)
 	writePlan(t, path, entryOf(plan.Fault{Type: plan.NotReady}),
