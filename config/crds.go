@@ -2,11 +2,13 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,6 +37,25 @@ func InstallCRDs(ctx context.Context, c client.Client, files fs.FS, dir string) 
 		if err != nil {
 			return fmt.Errorf("waiting for %s to be established: %w", crd.GetName(), err)
 		}
+		if err := discovered(ctx, c, crd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discovered waits until c finds the kind of crd. The API server tells of a kind up to a second after it is established.
+func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
+	kind := schema.GroupKind{}
+	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
+	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	var last error
+	err := wait.PollUntilContextCancel(ctx, establishedPoll, true, func(context.Context) (bool, error) {
+		_, last = c.RESTMapper().RESTMapping(kind)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the API server to tell of %s: %w", crd.GetName(), errors.Join(err, last))
 	}
 	return nil
 }
