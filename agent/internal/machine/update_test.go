@@ -70,7 +70,8 @@ func TestUpdateInPlace(t *testing.T) {
 		b.updated(machine)
 		b.Expect(machine.Status.NodeRef.UID).To(Equal(node.UID), "the node is the same")
 		b.Expect(machine).NotTo(HaveField("Status.Conditions", ContainElement(HaveField("Type", v1alpha1.MachineDrainedCondition))))
-		b.Expect(len(b.writes())).To(BeNumerically("<=", 4), "draining, updating, not ready, through")
+		writes := b.writes()
+		b.Expect(len(writes)).To(BeNumerically("<=", 4), "draining, updating, not ready, through: %v; %+v", writes, machine.Status.Conditions)
 		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
 	})
 	t.Run("should know its own cordon, and that it took it back, while the cache does not", func(t *testing.T) {
