@@ -2,11 +2,12 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -44,18 +45,20 @@ func InstallCRDs(ctx context.Context, c client.Client, files fs.FS, dir string) 
 	return nil
 }
 
-// discovered waits until c finds the kind of crd. The API server tells of a kind up to a second after it is established.
+// discovered waits until c finds the kind of crd: the API server tells of a kind some time after it is established.
 func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
 	kind := schema.GroupKind{}
 	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
 	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	var last error
 	err := wait.PollUntilContextCancel(ctx, establishedPoll, true, func(context.Context) (bool, error) {
-		_, last = c.RESTMapper().RESTMapping(kind)
-		return last == nil, nil
+		_, err := c.RESTMapper().RESTMapping(kind)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the API server to tell of %s: %w", crd.GetName(), errors.Join(err, last))
+		return fmt.Errorf("waiting for the API server to tell of kind %s: %w", kind, err)
 	}
 	return nil
 }
