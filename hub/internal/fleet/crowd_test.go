@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -140,10 +141,10 @@ func (c *crowd) playClusters() {
 				}
 				group.Go(func() error {
 					// A conflict means that a newer version is on its way. An API server that has too much to do is asked again.
-					for err := c.direct.Status().Update(ctx, d); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil; {
-						err = c.direct.Status().Update(ctx, d)
-					}
-					return nil
+					return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+						err := c.direct.Status().Update(ctx, d)
+						return err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err), nil
+					})
 				})
 			}
 		}
@@ -371,14 +372,12 @@ func total(counts map[string]int) int {
 
 func (h *hub) runner() reconcile.Reconciler { return reconciler.New(h.cached, h.cached, h.Controller) }
 
-// expectFew wants few writes for each cluster that is upgraded, and reads whose number does not depend on that of the clusters. What
-// the API server refuses, because the test has written a status in the same moment, is sent once more.
+// expectFew wants few writes for each cluster that is upgraded, and reads whose number does not depend on that of the clusters.
 func (c *crowd) expectFew(cost cost) {
 	c.t.Helper()
 	writes, reads := cost.writes, cost.reads
 	c.Expect(float64(total(writes))/float64(c.size)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
-	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*c.size+total(cost.refused)), "begun, soaking, succeeded: %v", writes)
-	c.Expect(total(cost.refused)).To(BeNumerically("<=", 1+c.size/50), "refused: %v", cost.refused)
+	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*c.size), "begun, soaking, succeeded: %v, of which the API server refused %v", writes, cost.refused)
 	decisions := reads["list *v1alpha1.ClusterList"]
 	c.Expect(decisions).To(BeNumerically(">", 0), "%v", reads)
 	c.Expect(total(reads)).To(BeNumerically("<=", 4*decisions), "each decision that changes something reads the fleet, the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)
