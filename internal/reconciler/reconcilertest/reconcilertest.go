@@ -20,13 +20,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// Failures are the ways in which an API server fails a write. Each is repeated Times times. With -short there is only one.
+// Failures are the ways in which an API server fails a write. Each is repeated Times times. With -short the timeout is left out,
+// which a Runner treats like the 500.
 func Failures() map[string]error {
 	failures := map[string]error{
-		"500": apierrors.NewInternalError(errors.New("the disk is full")),
+		"500":      apierrors.NewInternalError(errors.New("the disk is full")),
+		"conflict": apierrors.NewConflict(schema.GroupResource{Group: "hollowfleet.io", Resource: "things"}, "thing", errors.New("changed meanwhile")),
 	}
 	if !testing.Short() {
-		failures["conflict"] = apierrors.NewConflict(schema.GroupResource{Group: "hollowfleet.io", Resource: "things"}, "thing", errors.New("changed meanwhile"))
 		failures["timeout"] = fmt.Errorf("writing: %w", context.DeadlineExceeded)
 	}
 	return failures
