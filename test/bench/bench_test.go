@@ -28,9 +28,7 @@ const (
 
 // A small fleet is measured whole. Its counts and sizes must hold for any number of Machines; no time is asked for.
 func TestBenchMeasuresAFleet(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	testenv.Long(t)
 	g := NewWithT(t)
 	t.Setenv("GOGC", "") // The programs are measured as users run them.
 	bin, err := testenv.BinDir()
@@ -87,9 +85,7 @@ func sum(counts map[string]float64) float64 {
 
 // The time is up here as soon as the first Machines are Ready, which a test cannot set with --timeout.
 func TestWhatWasMeasuredIsPrintedWhenTheTimeIsUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	testenv.Long(t)
 	g := NewWithT(t)
 	bin, err := testenv.BinDir()
 	g.Expect(err).NotTo(HaveOccurred())

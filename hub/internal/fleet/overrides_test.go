@@ -241,7 +241,7 @@ func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 		override(t, "b", kubelet138)(fleet)
 		fleet.Spec.Overrides[1].Replicas = new(int32(6))
 		override(t, "c", `{spec: {minReadySeconds: 9}}`)(fleet)
-		override(t, "nobody", kubelet138)(fleet)
+		override(t, "unmatched", kubelet138)(fleet)
 		fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "nowhere", ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"nowhere": "yes"}}}}
 	})
 	f.settle()
@@ -250,9 +250,9 @@ func TestOverridesOfReplicasAndOfTemplates(t *testing.T) {
 	f.Expect(d.Spec.Template.Spec.Versions.Kubelet).To(Equal("v1.38.0"))
 	f.Expect(d.Spec.MinReadySeconds).To(BeZero())
 	f.Expect(f.status().Message).To(HaveSuffix(
-		"without a cluster, correct or remove: spec.overrides[nobody].clusterSelector, spec.groups[nowhere].clusterSelector"))
+		"without a cluster, correct or remove: spec.overrides[unmatched].clusterSelector, spec.groups[nowhere].clusterSelector"))
 	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), "that stops nothing")
-	f.label(0, "nobody", "yes")
+	f.label(0, "unmatched", "yes")
 	f.label(0, "nowhere", "yes")
 	f.Expect(f.status().Message).NotTo(ContainSubstring("without a cluster"))
 }

@@ -38,16 +38,10 @@ func (p *process) takeName(t *testing.T) *corev1.Node {
 // expectEnd waits until the process has ended because of the other machine.
 func (p *process) expectEnd(t *testing.T) {
 	t.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- p.command.Wait() }()
-	select {
-	case err := <-ended:
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
-			t.Errorf("ended with %v, want exit code %d", err, exitFailure)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Fatal("it goes on beside the other machine")
+	err := p.awaitEnd(t, 2*time.Minute) // It must not go on beside the other machine.
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+		t.Errorf("ended with %v, want exit code %d", err, exitFailure)
 	}
 	log, err := os.ReadFile(filepath.Join(p.dir, "log"))
 	if want := fmt.Sprintf("node %q is another machine's: its spec.providerID is \"aws:///eu-1a/i-0abc\"", p.name); err != nil || !strings.Contains(string(log), want) {

@@ -140,6 +140,28 @@ func (p *process) terminate(t *testing.T) (int, time.Duration) {
 	return p.command.ProcessState.ExitCode(), time.Since(began)
 }
 
+// awaitEnd waits until the process has ended by itself, and returns how.
+func (p *process) awaitEnd(t *testing.T, limit time.Duration) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- p.command.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+		t.Fatalf("the process has not ended within %s", limit)
+		return nil
+	}
+}
+
+// longOnly leaves the rest of a test to "make test-long": "make test" runs go test with -short.
+func longOnly(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+}
+
 // probe gets a health path and returns its status code and text; 0 while nothing listens.
 func (p *process) probe(path string) (int, string) {
 	response, err := http.Get("http://" + net.JoinHostPort(bindAddress, p.port) + path)

@@ -11,8 +11,8 @@ import (
 type Gate struct {
 	mu     sync.Mutex
 	failed map[string]Failure
-	// podStart disturbs the start of pods; nil if nothing does. changed is closed when it is another one, and nil while
-	// nobody waits for that.
+	// podStart disturbs the start of pods; nil if nothing does. changed is closed when it is another one; it is nil until a pod
+	// waits for that.
 	podStart PodStart
 	changed  chan struct{}
 }
