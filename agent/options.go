@@ -9,6 +9,8 @@
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines,verbs=get;list;watch;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machines/status,verbs=get;patch;update
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

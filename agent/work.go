@@ -31,6 +31,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/csrapprover"
+	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
@@ -236,6 +237,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
 		c.hub.Add(finder),
 		c.hub.Add(checker),
+		a.addDisruptions(c, clientset),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),
@@ -253,6 +255,19 @@ func (a *agent) newChecker(c clusters, target kubernetes.Interface) (*checks.Che
 	})
 	a.checker.Store(checker)
 	return checker, err
+}
+
+// addDisruptions adds what carries NodeDisruptionRuns out.
+func (a *agent) addDisruptions(c clusters, target kubernetes.Interface) error {
+	disruptions, err := disruption.New(disruption.Deps{
+		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Nodes: c.target.GetClient(),
+		Host: c.host.GetClient(), HostNamespace: a.HostNamespace, Target: target,
+		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("disruption"),
+	})
+	if err != nil {
+		return err
+	}
+	return c.hub.Add(disruptions)
 }
 
 // relister holds every cache against its API server after a freeze.

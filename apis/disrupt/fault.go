@@ -51,6 +51,7 @@ var FaultTypes = []FaultType{
 // Fault is what goes wrong. The member that is named like the type has its parameters; no other may be set.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:validation:XValidation:rule="has(self.flap) == (self.type == 'Flap') && has(self.pressure) == (self.type == 'Pressure') && has(self.condition) == (self.type == 'Condition') && has(self.slowAPI) == (self.type == 'SlowAPI') && has(self.podStartDelay) == (self.type == 'PodStartDelay') && (!has(self.freezeHeartbeat) || self.type == 'FreezeHeartbeat') && (!has(self.apiErrors) || self.type == 'APIErrors') && (!has(self.podStartFail) || self.type == 'PodStartFail')",message="faults: set the parameters that are named like the type (required for Flap, Pressure, Condition, SlowAPI and PodStartDelay), and no other ones"
 type Fault struct {
 	// type is the kind of fault.
 	Type FaultType `json:"type"`
@@ -110,8 +111,14 @@ type FreezeHeartbeatParameters struct {
 // +kubebuilder:object:generate=true
 type FlapParameters struct {
 	// notReadyFor is how long the node is not ready, 15s to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	NotReadyFor metav1.Duration `json:"notReadyFor"`
 	// readyFor is how long the node is well in between, 15s to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	ReadyFor metav1.Duration `json:"readyFor"`
 }
 
@@ -144,6 +151,7 @@ type PressureParameters struct {
 type ConditionParameters struct {
 	// type of the condition, such as KernelDeadlock or ReadonlyFilesystem. The kubelet's own ones are refused: NotReady and
 	// Pressure are for these.
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=316
 	Type corev1.NodeConditionType `json:"type"`
 	// status is True, False or Unknown. Default True.
@@ -182,8 +190,14 @@ var APIClients = []APIClient{ClientMain, ClientHeartbeat, ClientEvents}
 // +kubebuilder:object:generate=true
 type SlowAPIParameters struct {
 	// latency is added to each request, up to 5m. A heartbeat is given up after 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	Latency metav1.Duration `json:"latency"`
 	// jitter is up to how much more is added, different for each request, up to 5m. Default 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	// +optional
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 	// clients are whose requests are delayed: Main, Heartbeat and Events. Default all.
@@ -219,8 +233,14 @@ type APIErrorsParameters struct {
 // +kubebuilder:object:generate=true
 type PodStartDelayParameters struct {
 	// delay is how long each pod waits for its sandbox, up to 1h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	Delay metav1.Duration `json:"delay"`
 	// jitter is up to how much longer a pod waits, different for each pod, up to 1h. Default 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
 	// +optional
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 }

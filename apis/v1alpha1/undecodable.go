@@ -170,3 +170,26 @@ func (m Machine) MarshalJSON() ([]byte, error) {
 	type plain Machine
 	return json.Marshal(plain(m))
 }
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (r *NodeDisruptionRun) NotDecoded() string { return r.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (r *NodeDisruptionRun) UnmarshalJSON(data []byte) error {
+	type plain NodeDisruptionRun
+	var decoded plain
+	problem, header, err := decodeObject(data, &decoded)
+	if *r = NodeDisruptionRun(decoded); problem != "" {
+		*r = NodeDisruptionRun{TypeMeta: header.TypeMeta, ObjectMeta: header.ObjectMeta, DecodeError: problem}
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (r NodeDisruptionRun) MarshalJSON() ([]byte, error) {
+	if r.DecodeError != "" {
+		return nil, encodeError("NodeDisruptionRun", r.ObjectMeta, r.DecodeError)
+	}
+	type plain NodeDisruptionRun
+	return json.Marshal(plain(r))
+}

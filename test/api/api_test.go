@@ -44,6 +44,7 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 		}
 		for name, short := range map[string]string{
 			"clusters": "hfc", "machinefleets": "mfleet", "machineclasses": "mclass", "machines": "ma", "machinesets": "ms", "machinedeployments": "md",
+			"nodedisruptionruns": "ndr",
 		} {
 			g.Expect(served).To(HaveKey(name))
 			g.Expect(served[name].ShortNames).To(ConsistOf(short), name)

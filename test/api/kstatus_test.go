@@ -22,6 +22,7 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"MachineSet":        {minimalBody + "}", status.InProgressStatus},
 		"MachineDeployment": {minimalBody + "}", status.InProgressStatus},
 		"MachineFleet":      {minimalFleet + "}", status.InProgressStatus},
+		"NodeDisruptionRun": {minimalRun, status.InProgressStatus},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
+	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -44,7 +44,7 @@ type Driver struct {
 	environment driver.Environment
 	expiries    expiries
 	// pods is what the host's API server itself has told of the pods.
-	pods cacheconsistency.Tracker
+	pods relist.Tracker
 }
 
 // Factory returns a Factory of drivers with these options.

@@ -54,9 +54,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
-	"github.com/hollowfleet/hollowfleet/agent/internal/cacheconsistency"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -154,7 +154,7 @@ type Controller struct {
 	Deps
 	// machines and nodes are what the API servers themselves have told of the Machines and Nodes, as the answer to a write
 	// too: what a cache shows of before that is not acted on.
-	machines, nodes cacheconsistency.Tracker
+	machines, nodes relist.Tracker
 
 	stalls    *stalls
 	repairs   *flowcontrol.Backoff

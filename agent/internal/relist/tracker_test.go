@@ -1,4 +1,4 @@
-package cacheconsistency
+package relist
 
 import (
 	"testing"

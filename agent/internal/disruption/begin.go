@@ -1,0 +1,208 @@
+package disruption
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// begin chooses the Nodes of a run when it is time.
+func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) v1alpha1.NodeDisruptionRunStatus {
+	status.Phase = v1alpha1.NodeDisruptionPending
+	selected, effect, err := w.choose(run)
+	if err == nil {
+		err = validate(run)
+	}
+	if err != nil {
+		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, err.Error()
+		return status
+	}
+	preview := fmt.Sprintf("would hit %s", named(selected))
+	if warnings := effect.Warnings(); len(warnings) > 0 {
+		preview += "; " + strings.Join(warnings, "; ")
+	}
+	due := run.CreationTimestamp.Add(run.Spec.Timing.StartAfter.Duration)
+	switch {
+	case run.Spec.Paused:
+		status.Message = "paused: " + preview
+	case w.Frozen:
+		status.Message = "the agent is frozen, and begins no disruption: " + preview
+	case w.Now.Before(due.Add(-lead)):
+		status.Message = fmt.Sprintf("begins at %s: %s", due.UTC().Format(time.RFC3339), preview)
+	case len(selected) == 0:
+		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.why()
+	default:
+		start := w.Now.Add(lead)
+		if start.Before(due) {
+			start = due
+		}
+		start = start.Truncate(time.Second).Add(time.Second)
+		begins, ends := metav1.NewTime(start), metav1.NewTime(start.Add(run.Spec.Timing.Duration.Duration).Truncate(time.Second))
+		status.StartTime, status.EndTime, status.Selected = &begins, &ends, int32(len(selected))
+		for _, name := range selected {
+			status.Nodes = append(status.Nodes, v1alpha1.DisruptedNode{Name: name, BootID: w.Nodes[name].Status.NodeInfo.BootID})
+		}
+		slices.SortFunc(status.Nodes, func(a, b v1alpha1.DisruptedNode) int { return cmp.Compare(a.Name, b.Name) })
+		status.Message = fmt.Sprintf("begins at %s: %s", start.UTC().Format(time.RFC3339), preview)
+	}
+	return status
+}
+
+// choose returns the names of the Nodes that a run would hit now, and what the node-lifecycle controller would make of it.
+func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effect, error) {
+	target := run.Spec.Target
+	chosen, err := metav1.LabelSelectorAsSelector(orEverything(target.MachineSelector))
+	if err != nil {
+		return nil, disrupt.Effect{}, fmt.Errorf("spec.target.machineSelector: %w", err)
+	}
+	excluded, err := metav1.LabelSelectorAsSelector(target.Exclude) // Nil selects nothing.
+	if err != nil {
+		return nil, disrupt.Effect{}, fmt.Errorf("spec.target.exclude: %w", err)
+	}
+	var candidates []disrupt.Candidate
+	var states []disrupt.NodeState
+	for i := range w.Machines {
+		machine := &w.Machines[i]
+		node := w.Nodes[machine.Name]
+		if node == nil || machine.DeletionTimestamp != nil {
+			continue
+		}
+		states = append(states, stateOf(machine.Name, node))
+		if !w.matches(target, chosen, machine, node) {
+			continue
+		}
+		candidates = append(candidates, disrupt.Candidate{
+			Name: machine.Name, Unavailable: !isReady(node),
+			Excluded: excluded.Matches(labels.Set(machine.Labels)) || !w.Pods[machine.Name].Disruptable,
+		})
+	}
+	selection := disrupt.Selection{Seed: run.Spec.Seed, Mode: cmp.Or(target.Mode, disrupt.ModeAll), Value: target.Value}
+	if target.MaxUnavailable != nil && mayTurnNotReady(run) {
+		most, err := intstr.GetScaledValueFromIntOrPercent(target.MaxUnavailable, len(candidates), false)
+		if err != nil {
+			return nil, disrupt.Effect{}, fmt.Errorf("spec.target.maxUnavailable: %w", err)
+		}
+		bound := int32(most)
+		selection.MaxUnavailable = &bound
+	}
+	if err := selection.Validate(); err != nil {
+		return nil, disrupt.Effect{}, fmt.Errorf("spec.target: %w", err)
+	}
+	selected := selection.Select(candidates)
+	if len(selected) > mostNodes {
+		return nil, disrupt.Effect{}, fmt.Errorf("spec.target: %d Nodes are more than %d: choose fewer, or use several runs", len(selected), mostNodes)
+	}
+	effect := disrupt.Thresholds(states, nil)
+	if mayTurnNotReady(run) {
+		effect = disrupt.Thresholds(states, selected)
+	}
+	return selected, effect, nil
+}
+
+// mayTurnNotReady tells whether Nodes of a run may become unavailable by it.
+func mayTurnNotReady(run *v1alpha1.NodeDisruptionRun) bool {
+	return slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.MayTurnNotReady() })
+}
+
+// validate reports what keeps a run from being carried out, however long one waits.
+func validate(run *v1alpha1.NodeDisruptionRun) error {
+	var problems []error
+	timing := run.Spec.Timing
+	start := metav1.NewTime(time.Unix(0, 0))
+	for _, entry := range entriesFrom(run, start, metav1.NewTime(start.Add(timing.Duration.Duration.Truncate(time.Second)))) {
+		entry.UID = cmp.Or(entry.UID, run.Name)
+		if err := entry.Fault.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("spec.faults[%d]: %w", entry.Index, err))
+		} else if err := entry.Validate(); err != nil && entry.Index == 0 {
+			problems = append(problems, fmt.Errorf("spec.timing: %w", err))
+		}
+	}
+	for i, expectation := range run.Spec.Expectations {
+		if most := timing.Duration.Duration - timing.HealthyFor.Duration - timing.Jitter.Duration; expectation.Within.Duration > most {
+			problems = append(problems, fmt.Errorf("spec.expectations[%d].within: %s is longer than the run, which lasts %s from the first fault on: let it last longer",
+				i, expectation.Within.Duration, max(most, 0)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// matches tells whether a Machine and its Node are of the target.
+func (w *World) matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
+	if target.MachineDeployment != "" && machine.Labels[v1alpha1.MachineDeploymentNameLabel] != target.MachineDeployment {
+		return false
+	}
+	if len(target.Zones) > 0 && !slices.Contains(target.Zones, node.Labels[corev1.LabelTopologyZone]) {
+		return false
+	}
+	return chosen.Matches(labels.Set(machine.Labels))
+}
+
+// why says why no Node is hit.
+func (w *World) why() string {
+	undisruptable := 0
+	for _, pod := range w.Pods {
+		if !pod.Disruptable {
+			undisruptable++
+		}
+	}
+	why := fmt.Sprintf("the cluster has %d Machines with %d Nodes; correct the target", len(w.Machines), len(w.Nodes))
+	if undisruptable > 0 {
+		why += fmt.Sprintf(", or replace the %d Machines whose pods an earlier agent made", undisruptable)
+	}
+	return why
+}
+
+// stateOf is a Node as the node-lifecycle controller counts it.
+func stateOf(name string, node *corev1.Node) disrupt.NodeState {
+	zone := node.Labels[corev1.LabelTopologyZone]
+	if region := node.Labels[corev1.LabelTopologyRegion]; region != "" {
+		zone = region + "/" + zone
+	}
+	_, excluded := node.Labels["node.kubernetes.io/exclude-disruption"]
+	return disrupt.NodeState{Name: name, Zone: zone, Ready: isReady(node), Excluded: excluded}
+}
+
+// orEverything is a selector, or one that selects everything.
+func orEverything(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	if selector == nil {
+		return &metav1.LabelSelector{}
+	}
+	return selector
+}
+
+// named counts Nodes, and names the first ones.
+func named(names []string) string {
+	sorted := slices.Sorted(slices.Values(names))
+	text := counted(len(sorted))
+	if len(sorted) == 0 {
+		return text
+	}
+	rest := len(sorted) - mostNames
+	if rest > 0 {
+		sorted = sorted[:mostNames]
+	}
+	text += ": " + strings.Join(sorted, ", ")
+	if rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
+}
+
+// counted is a number of Nodes in words.
+func counted(nodes int) string {
+	if nodes == 1 {
+		return "1 Node"
+	}
+	return fmt.Sprintf("%d Nodes", nodes)
+}

@@ -1,0 +1,231 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+const (
+	// interval is how often the runs are read. It is well below lead, and a run that begins is found in time.
+	interval = 5 * time.Second
+	// longest bounds one round.
+	longest = 30 * time.Second
+)
+
+// Deps are what a Controller works with. All are required but Log.
+type Deps struct {
+	// Namespace is that of the cluster on the hub.
+	Namespace string
+	// Runs lists NodeDisruptionRuns, uncached: a hub of an earlier release does not have the kind, and a cache would wait for it.
+	Runs client.Reader
+	// Hub reads Machines from the cache, and writes the status of runs.
+	Hub client.Client
+	// Nodes reads the Nodes of the target from the cache.
+	Nodes client.Reader
+	// Host reads the hollow-node pods in HostNamespace from the cache, and writes their annotations.
+	Host          client.Client
+	HostNamespace string
+	// Target lists the pods of Nodes, when their eviction is expected.
+	Target kubernetes.Interface
+	Freeze freeze.Checker
+	Clock  clock.Clock
+	Log    logr.Logger
+}
+
+// Controller carries runs out. It reads at an interval: what it waits for are mostly times.
+type Controller struct {
+	Deps
+	// failing is the error of the last round, which is logged once.
+	failing string
+}
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Namespace == "" || deps.Runs == nil || deps.Hub == nil || deps.Nodes == nil || deps.Host == nil || deps.HostNamespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
+		return nil, errors.New("node disruptions need the cluster's namespace, clients of hub, target and host, the host's namespace, the freeze state and a clock")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Start works until ctx ends. It implements manager.Runnable.
+func (c *Controller) Start(ctx context.Context) error {
+	for {
+		c.round(ctx)
+		timer := c.Clock.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+	}
+}
+
+// round works once, and logs an error when it is another one than before.
+func (c *Controller) round(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := c.Work(ctx)
+	if err == nil {
+		c.failing = ""
+		return
+	}
+	if now := err.Error(); now != c.failing {
+		c.Log.Error(err, "Carrying out node disruptions fails, and is tried again")
+		c.failing = now
+	}
+}
+
+// Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing
+// else. An object that cannot be read or written stops no other one.
+func (c *Controller) Work(ctx context.Context) error {
+	runs := &v1alpha1.NodeDisruptionRunList{}
+	switch err := c.Runs.List(ctx, runs, client.InNamespace(c.Namespace)); {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		// A hub of an earlier release has no disruptions. This is no list without runs: plans stay as they are, and end by themselves.
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing node disruption runs: %w", err)
+	}
+	world, problems, err := c.observe(ctx, runs.Items)
+	if err != nil {
+		return err
+	}
+	decision := Decide(world)
+	for i := range world.Runs {
+		problems = append(problems, c.report(ctx, &world.Runs[i], decision.Statuses[i]))
+	}
+	if world.Frozen {
+		return errors.Join(problems...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(decision.Plans)) {
+		problems = append(problems, c.write(ctx, name, decision.Plans[name]))
+	}
+	return errors.Join(problems...)
+}
+
+// observe reads what a decision rests on: without any run, the pods of which a plan may have to be taken off. It also returns
+// what concerns single objects and stops no other one.
+func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruptionRun) (World, []error, error) {
+	world := World{
+		Now: c.Clock.Now(), Frozen: c.Freeze.Check() != nil,
+		Nodes: map[string]*corev1.Node{}, Pods: map[string]Pod{}, Unreadable: map[string]bool{}, Evictable: map[string]int32{},
+	}
+	var problems []error
+	for i := range runs {
+		if err := undecodable.Check(&runs[i]); err != nil {
+			problems = append(problems, err)
+			world.Unreadable[string(runs[i].UID)] = true
+			continue
+		}
+		world.Runs = append(world.Runs, runs[i])
+	}
+	machines, nodes, pods := &v1alpha1.MachineList{}, &corev1.NodeList{}, &corev1.PodList{}
+	var failures []error
+	if len(world.Runs) > 0 {
+		failures = append(failures,
+			c.Hub.List(ctx, machines, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy), c.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy))
+	}
+	failures = append(failures, c.Host.List(ctx, pods, client.InNamespace(c.HostNamespace), client.UnsafeDisableDeepCopy))
+	if err := errors.Join(failures...); err != nil {
+		return World{}, nil, fmt.Errorf("reading what node disruptions rest on: %w", err)
+	}
+	for _, machine := range machines.Items {
+		if machine.DecodeError == "" {
+			world.Machines = append(world.Machines, machine)
+		}
+	}
+	for i := range nodes.Items {
+		world.Nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if name := pod.Labels[v1alpha1.MachineNameLabel]; name != "" && pod.DeletionTimestamp == nil {
+			world.Pods[name] = Pod{Disruptable: hollow.Disruptable(pod), Plan: pod.Annotations[disrupt.Annotation]}
+		}
+	}
+	for _, name := range world.evictionsExpected() {
+		pods, err := c.evictable(ctx, name)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		world.Evictable[name] = pods
+	}
+	return world, problems, nil
+}
+
+// evictable counts the pods of a Node that an eviction would take. The API server answers from its cache.
+func (c *Controller) evictable(ctx context.Context, node string) (int32, error) {
+	pods, err := c.Target.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), ResourceVersion: "0",
+	})
+	if err != nil {
+		return 0, fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	var count int32
+	for i := range pods.Items {
+		if isEvictable(&pods.Items[i]) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// report writes the status of a run if it has changed.
+func (c *Controller) report(ctx context.Context, run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) error {
+	if equality.Semantic.DeepEqual(run.Status, status) {
+		return nil
+	}
+	changed := run.DeepCopy()
+	changed.Status = status
+	// Another agent may have begun the run in the meantime: its choice must not be replaced.
+	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
+	if err := c.Hub.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of node disruption run %s: %w", run.Name, err)
+	}
+	return nil
+}
+
+// write puts a plan on the pod of a Machine, or takes it off.
+func (c *Controller) write(ctx context.Context, machine, plan string) error {
+	pods := &corev1.PodList{}
+	if err := c.Host.List(ctx, pods, client.InNamespace(c.HostNamespace), client.MatchingLabels{v1alpha1.MachineNameLabel: machine}); err != nil {
+		return fmt.Errorf("finding the pod of machine %s: %w", machine, err)
+	}
+	for i := range pods.Items {
+		before := &pods.Items[i]
+		after := before.DeepCopy()
+		if plan == "" {
+			delete(after.Annotations, disrupt.Annotation)
+		} else {
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, disrupt.Annotation, plan)
+		}
+		// A pod of that name that was made since has no disruption, or another one.
+		if err := c.Host.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing the plan of disruptions on pod %s: %w", before.Name, err)
+		}
+	}
+	return nil
+}

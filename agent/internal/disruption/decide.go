@@ -1,0 +1,214 @@
+// Package disruption carries the NodeDisruptionRuns of a cluster out: it chooses their Nodes, gives the hollow nodes their plans,
+// and reports what came of it. The hollow nodes do the rest by themselves, also while this agent, the hub or the cluster's API
+// server is away.
+package disruption
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+const (
+	// lead is how long before its beginning a plan is written, so that it is in the pod's file by then: a Kill whose window
+	// began before the node knew of it counts as done only if the process is older.
+	lead = 10 * time.Second
+	// recovery is how long after the end of a run its Nodes are followed, for those that are not well again yet.
+	recovery = 5 * time.Minute
+	// mostNodes is how many Nodes a run may hit: its status names each.
+	mostNodes = 500
+	// mostNames is how many names a message has.
+	mostNames = 10
+)
+
+// World is what a decision rests on. Nothing in it is changed.
+type World struct {
+	Now time.Time
+	// Frozen is that the agent acts on nothing.
+	Frozen bool
+	// Runs, Machines, Nodes and Pods are those of the cluster. Nodes and Pods are found by the Machine's name.
+	Runs     []v1alpha1.NodeDisruptionRun
+	Machines []v1alpha1.Machine
+	Nodes    map[string]*corev1.Node
+	Pods     map[string]Pod
+	// Unreadable are the UIDs of runs that are there and cannot be decoded: what pods have of them stays.
+	Unreadable map[string]bool
+	// Evictable is how many pods could be evicted from a Node. A Node of which this is not known is not in it.
+	Evictable map[string]int32
+}
+
+// Pod is a hollow node's pod.
+type Pod struct {
+	// Disruptable is that it follows the plan in its annotation, Plan what the annotation says.
+	Disruptable bool
+	Plan        string
+}
+
+// Decision is what follows.
+type Decision struct {
+	// Statuses are those of the runs, in their order.
+	Statuses []v1alpha1.NodeDisruptionRunStatus
+	// Plans are what the annotations of the pods should say, by the Machine's name; empty for no annotation. A pod that is not
+	// there stays as it is.
+	Plans map[string]string
+}
+
+// Decide says how far each run is, and what each hollow node has to do for them. The Nodes and the times of a run are decided
+// once, and count only when the run's status has them: a plan never begins that is not known on the hub.
+func Decide(w World) Decision {
+	d := Decision{Plans: map[string]string{}}
+	var active []*v1alpha1.NodeDisruptionRun
+	for i := range w.Runs {
+		run := &w.Runs[i]
+		d.Statuses = append(d.Statuses, w.status(run))
+		if carriedOut(run, w.Now) {
+			active = append(active, run)
+		}
+	}
+	slices.SortFunc(active, func(a, b *v1alpha1.NodeDisruptionRun) int {
+		return cmp.Or(a.Status.StartTime.Compare(b.Status.StartTime.Time), cmp.Compare(a.UID, b.UID))
+	})
+	wanted := map[string][]*v1alpha1.NodeDisruptionRun{}
+	for _, run := range active {
+		for _, node := range run.Status.Nodes {
+			wanted[node.Name] = append(wanted[node.Name], run)
+		}
+	}
+	for name, pod := range w.Pods {
+		if !pod.Disruptable {
+			continue
+		}
+		if text := encode(w.kept(pod), wanted[name]); text != pod.Plan {
+			d.Plans[name] = text
+		}
+	}
+	return d
+}
+
+// encode is the plan of a node. A run that is not valid, or for which no room is left, is left out and stops no other one; those
+// that began first come first.
+func encode(entries []disrupt.Entry, runs []*v1alpha1.NodeDisruptionRun) string {
+	text, err := disrupt.Encode(disrupt.Plan{Entries: entries})
+	if err != nil {
+		entries, text = nil, ""
+	}
+	for _, run := range runs {
+		more := slices.Concat(entries, entriesOf(run))
+		if with, err := disrupt.Encode(disrupt.Plan{Entries: more}); err == nil {
+			entries, text = more, with
+		}
+	}
+	return text
+}
+
+// kept are the entries of a pod's plan whose runs cannot be decoded: they are not known to be over, and end by themselves.
+func (w *World) kept(pod Pod) []disrupt.Entry {
+	if len(w.Unreadable) == 0 {
+		return nil
+	}
+	plan, err := disrupt.Decode([]byte(pod.Plan))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(plan.Entries, func(e disrupt.Entry) bool { return !w.Unreadable[e.UID] || !w.Now.Before(e.End.Time) })
+}
+
+// carriedOut tells whether nodes have a run in their plans.
+func carriedOut(run *v1alpha1.NodeDisruptionRun, now time.Time) bool {
+	return run.DeletionTimestamp == nil && !run.Spec.Paused && run.Status.StartTime != nil && run.Status.EndTime != nil &&
+		now.Before(run.Status.EndTime.Time) && run.Status.Phase != v1alpha1.NodeDisruptionFailed
+}
+
+// entriesOf are the faults of a run that has begun as a plan has them.
+func entriesOf(run *v1alpha1.NodeDisruptionRun) []disrupt.Entry {
+	return entriesFrom(run, *run.Status.StartTime, *run.Status.EndTime)
+}
+
+func entriesFrom(run *v1alpha1.NodeDisruptionRun, start, end metav1.Time) []disrupt.Entry {
+	var entries []disrupt.Entry
+	timing := run.Spec.Timing
+	for i, fault := range run.Spec.Faults {
+		entries = append(entries, disrupt.Entry{
+			Run: run.Name, UID: string(run.UID), Index: int32(i), Fault: fault, Seed: run.Spec.Seed,
+			Timing: disrupt.Timing{
+				Start: start, End: end,
+				HealthyFor: timing.HealthyFor, UnhealthyFor: timing.UnhealthyFor, Jitter: timing.Jitter, Repeat: timing.Repeat,
+			},
+		})
+	}
+	return entries
+}
+
+// over tells whether nothing of a run changes any more.
+func over(phase v1alpha1.NodeDisruptionRunPhase) bool {
+	return phase == v1alpha1.NodeDisruptionCompleted || phase == v1alpha1.NodeDisruptionFailed
+}
+
+// status is how far a run is.
+func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
+	status := *run.Status.DeepCopy()
+	switch {
+	case over(status.Phase):
+		return status
+	case status.StartTime == nil || status.EndTime == nil:
+		status = w.begin(run, status)
+	default:
+		w.follow(run, &status)
+		status.Phase, status.Message = w.progress(run, &status)
+	}
+	status.Verdict = verdict(run, &status)
+	status.Message = conditions.Shorten(status.Message, conditions.MaxMessage)
+	conclude(run, &status, w.Now)
+	return status
+}
+
+// progress is the phase of a run that has begun, and what there is to say about it.
+func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
+	begins, ends := status.StartTime.Time, status.EndTime.Time
+	switch ill := status.Observed - status.Recovered; {
+	case !w.Now.Before(ends) && (ill == 0 || !w.Now.Before(ends.Add(recovery))):
+		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
+			status.Injected, status.Selected, status.Observed, status.Recovered)
+	case !w.Now.Before(ends):
+		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
+	case run.Spec.Paused:
+		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
+	case w.Now.Before(begins):
+		return v1alpha1.NodeDisruptionPending, fmt.Sprintf("%s begin to fail at %s", counted(int(status.Selected)), begins.UTC().Format(time.RFC3339))
+	default:
+		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
+	}
+}
+
+// The facts of which a run's conditions are made.
+const (
+	completed = "Completed"
+	failed    = "Failed"
+)
+
+// table is what a run asks for to be Ready.
+var table = []conditions.Part{
+	{Type: failed, Wanted: metav1.ConditionFalse, Optional: true, Terminal: true},
+	{Type: completed, Wanted: metav1.ConditionTrue},
+}
+
+// conclude writes the conditions of a run.
+func conclude(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus, now time.Time) {
+	fact := metav1.Condition{Type: completed, Status: metav1.ConditionFalse, Reason: string(status.Phase), Message: status.Message}
+	switch status.Phase {
+	case v1alpha1.NodeDisruptionCompleted:
+		fact.Status = metav1.ConditionTrue
+	case v1alpha1.NodeDisruptionFailed:
+		fact.Type, fact.Status = failed, metav1.ConditionTrue
+	case v1alpha1.NodeDisruptionPending, v1alpha1.NodeDisruptionRunning, v1alpha1.NodeDisruptionPaused:
+	}
+	conditions.Conclude(&status.Conditions, []metav1.Condition{fact}, table, run.Generation, now)
+}

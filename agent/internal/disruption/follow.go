@@ -1,0 +1,134 @@
+package disruption
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// follow notes what has become of the Nodes of a run that has begun.
+func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) {
+	entries := entriesOf(run)
+	status.Injected, status.Observed, status.Recovered = 0, 0, 0
+	for i := range status.Nodes {
+		node := &status.Nodes[i]
+		w.followNode(run, entries, node)
+		w.expect(run, node)
+		if node.InjectedAt != nil {
+			status.Injected++
+		}
+		if node.ObservedAt != nil {
+			status.Observed++
+		}
+		if node.RecoveredAt != nil {
+			status.Recovered++
+		}
+	}
+	status.Expectations = results(run, status.Nodes)
+}
+
+// followNode notes what has become of one Node. A fault counts as injected when its first window has begun and the pod has
+// the plan.
+func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
+	pod, has := w.Pods[node.Name]
+	carried := has && strings.Contains(pod.Plan, `"`+string(run.UID)+`"`)
+	if begun := firstWindow(entries, node.Name); node.InjectedAt == nil && carried && !begun.IsZero() && !w.Now.Before(begun) {
+		at := metav1.NewTime(begun.Truncate(time.Second))
+		node.InjectedAt = &at
+	}
+	node.Message = podMessage(pod, has)
+	if w.Frozen || node.InjectedAt == nil { // What is seen while frozen may be old.
+		return
+	}
+	active, _ := disrupt.At(entries, node.Name, w.Now)
+	w.observeNode(run, node, carried && len(active) > 0)
+}
+
+// observeNode notes whether the API server shows that a Node is disrupted, or well again. One that ought to be disrupted now has
+// not recovered, whatever it shows.
+func (w *World) observeNode(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, disrupted bool) {
+	now := metav1.NewTime(w.Now.Truncate(time.Second))
+	wrong := w.isWrong(run, node.Name)
+	if node.ObservedAt == nil && (wrong || w.isRestarted(run, node)) {
+		node.ObservedAt = &now
+	}
+	switch {
+	case wrong:
+		node.RecoveredAt = nil
+	case node.RecoveredAt == nil && node.ObservedAt != nil && !disrupted:
+		node.RecoveredAt = &now
+	}
+}
+
+// podMessage says why a Node cannot be disrupted; empty if it can.
+func podMessage(pod Pod, has bool) string {
+	switch {
+	case !has:
+		return "its pod is gone"
+	case !pod.Disruptable:
+		return "its pod was made anew by an agent that knows nothing of disruptions"
+	default:
+		return ""
+	}
+}
+
+// firstWindow is when the first window of any entry begins on a node; zero for never.
+func firstWindow(entries []disrupt.Entry, node string) time.Time {
+	var first time.Time
+	for i := range entries {
+		for window := range entries[i].Windows(node) {
+			if first.IsZero() || window.Start.Before(first) {
+				first = window.Start
+			}
+			break
+		}
+	}
+	return first
+}
+
+// isWrong tells whether the API server shows that a Node has one of the faults. Those that no Node shows, such as slow requests
+// or pods that do not start, are never seen.
+func (w *World) isWrong(run *v1alpha1.NodeDisruptionRun, name string) bool {
+	node := w.Nodes[name]
+	for i := range run.Spec.Faults {
+		fault := &run.Spec.Faults[i]
+		switch {
+		case fault.MayTurnNotReady() && (node == nil || !isReady(node)):
+			return true
+		case node == nil:
+		case fault.Type == disrupt.Pressure && anyPressure(node):
+			return true
+		case fault.Type == disrupt.Condition && fault.Condition != nil &&
+			hasCondition(node, fault.Condition.Type, cmp.Or(fault.Condition.Status, corev1.ConditionTrue)):
+			return true
+		}
+	}
+	return false
+}
+
+// isRestarted tells whether a Node shows that it was started again, as it is to be.
+func (w *World) isRestarted(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) bool {
+	restarts := slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.Kill || f.Type == disrupt.Reboot })
+	now := w.Nodes[node.Name]
+	return restarts && now != nil && node.BootID != "" && now.Status.NodeInfo.BootID != node.BootID
+}
+
+func anyPressure(node *corev1.Node) bool {
+	return slices.ContainsFunc([]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure},
+		func(kind corev1.NodeConditionType) bool { return hasCondition(node, kind, corev1.ConditionTrue) })
+}
+
+func isReady(node *corev1.Node) bool {
+	return hasCondition(node, corev1.NodeReady, corev1.ConditionTrue)
+}
+
+func hasCondition(node *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == status })
+}

@@ -1,0 +1,377 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+)
+
+// NodeDisruptionRun lets Nodes of one cluster fail, once, as its spec says. The cluster's agent carries it out; deleting or pausing it
+// restores the Nodes at once, and so does its end.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ndr,categories=fleet
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected`
+// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.injected`
+// +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observed`
+// +kubebuilder:printcolumn:name="Recovered",type=integer,JSONPath=`.status.recovered`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeDisruptionRun struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
+	// spec is written by the user. Only paused can be changed later.
+	// +required
+	Spec NodeDisruptionRunSpec `json:"spec"`
+	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status NodeDisruptionRunStatus `json:"status,omitzero"`
+}
+
+// NodeDisruptionRunSpec is what goes wrong, where and when. The cluster is that of the run's namespace.
+type NodeDisruptionRunSpec struct {
+	Disruption `json:",inline"`
+
+	// paused restores the Nodes. A run that goes on is where it would be without the pause. Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// Disruption is what goes wrong, on which Nodes, when, and what is expected of it.
+type Disruption struct {
+	// target says which Nodes are hit. They are chosen once, when the run begins.
+	// +kubebuilder:default={}
+	// +optional
+	Target DisruptionTarget `json:"target,omitzero"`
+
+	// faults are what goes wrong on each of them, all at the same time.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +required
+	Faults []disrupt.Fault `json:"faults"`
+
+	// timing says when.
+	// +required
+	Timing DisruptionTiming `json:"timing"`
+
+	// seed decides which Nodes are hit, the jitter, and which requests and pods a fault hits: the same for the same seed.
+	// Default 0.
+	// +optional
+	Seed int64 `json:"seed,omitempty"`
+
+	// expectations are what has to become of each Node that is hit. They give the run a verdict. Default none.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Expectations []DisruptionExpectation `json:"expectations,omitempty"`
+}
+
+// DisruptionTarget chooses Nodes by their Machines. All that is set has to hold.
+type DisruptionTarget struct {
+	// machineSelector chooses Machines by their labels. Default all Machines of the cluster.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="machineSelector: at most 32 labels and 32 expressions"
+	// +optional
+	MachineSelector *metav1.LabelSelector `json:"machineSelector,omitempty"`
+
+	// machineDeployment is the name of the MachineDeployment whose Machines are chosen. Default any.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	MachineDeployment string `json:"machineDeployment,omitempty"`
+
+	// zones are values of the label topology.kubernetes.io/zone of Nodes. Default any.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +optional
+	Zones []string `json:"zones,omitempty"`
+
+	// exclude chooses, by their labels, Machines of the target that are not hit. They count for maxUnavailable. Default none.
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="exclude: at most 32 labels and 32 expressions"
+	// +optional
+	Exclude *metav1.LabelSelector `json:"exclude,omitempty"`
+
+	// mode says how many of the chosen are hit: One, All, as many as value says (Fixed), or value of 100, rounded down (Percent).
+	// Default All.
+	// +kubebuilder:default=All
+	// +optional
+	Mode disrupt.Mode `json:"mode,omitempty"`
+
+	// value is the number of mode Fixed, or the percentage of mode Percent, 0 to 100.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Value int32 `json:"value,omitempty"`
+
+	// maxUnavailable is how many of the chosen may be unavailable at once, as a number or a percentage that is rounded down, those
+	// counted that are so without being hit. Default any.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable: want a number from 0 to 10000, or a percentage from 0% to 100%"
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// DisruptionTiming is a series of windows in which the faults are there.
+type DisruptionTiming struct {
+	// startAfter is how long after its creation the run begins. Default 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +optional
+	StartAfter metav1.Duration `json:"startAfter,omitzero"`
+	// duration is how long it lasts from then on, 1s to 720h. Then everything is restored, whether the agent and any API server
+	// are there or not.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timing.duration: must be from 1s to 720h"
+	// +required
+	Duration metav1.Duration `json:"duration"`
+	// healthyFor is how long the Nodes are well before each window. Default 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +optional
+	HealthyFor metav1.Duration `json:"healthyFor,omitzero"`
+	// unhealthyFor is how long a window is, 1s at least. Default: one window until the end.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +optional
+	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
+	// jitter is up to how much later a window begins and ends, different for each window and Node. With more than one
+	// window it is at most healthyFor. Default 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +optional
+	Jitter metav1.Duration `json:"jitter,omitzero"`
+	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	Repeat int32 `json:"repeat,omitempty"`
+}
+
+// DisruptionExpectationType is a kind of expectation.
+//
+// +kubebuilder:validation:Enum=Condition;Taint;PodsEvicted;MachineReplaced
+type DisruptionExpectationType string
+
+// The values of DisruptionExpectationType.
+const (
+	// ExpectCondition: the Node has a condition.
+	ExpectCondition DisruptionExpectationType = "Condition"
+	// ExpectTaint: the Node has a taint.
+	ExpectTaint DisruptionExpectationType = "Taint"
+	// ExpectPodsEvicted: all pods that were on the Node when the fault began are gone from it or are being deleted. Pods of
+	// DaemonSets and static pods do not count, nor do Nodes without any other pod.
+	ExpectPodsEvicted DisruptionExpectationType = "PodsEvicted"
+	// ExpectMachineReplaced: the Machine is being deleted or gone, as remediation does.
+	ExpectMachineReplaced DisruptionExpectationType = "MachineReplaced"
+)
+
+// DisruptionExpectation is what has to become of a Node in time.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.condition) == (self.type == 'Condition') && has(self.taint) == (self.type == 'Taint')",message="expectations: the type Condition needs condition, the type Taint needs taint, and no other type has them"
+type DisruptionExpectation struct {
+	// type says what is expected: Condition, Taint, PodsEvicted or MachineReplaced.
+	// +required
+	Type DisruptionExpectationType `json:"type"`
+	// condition that the Node has to have. For the type Condition.
+	// +optional
+	Condition *ExpectedCondition `json:"condition,omitempty"`
+	// taint that the Node has to have. For the type Taint.
+	// +optional
+	Taint *ExpectedTaint `json:"taint,omitempty"`
+	// within is how long it may take from the beginning of the fault on the Node, and ends before the run does. The agent
+	// looks every 5 seconds, and what it sees counts from then.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +required
+	Within metav1.Duration `json:"within"`
+}
+
+// ExpectedCondition is a condition of a Node.
+type ExpectedCondition struct {
+	// type of the condition, such as Ready or KernelDeadlock.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +required
+	Type string `json:"type"`
+	// status is True, False or Unknown. Default True.
+	// +kubebuilder:validation:Enum="True";"False";Unknown
+	// +kubebuilder:default="True"
+	// +optional
+	Status metav1.ConditionStatus `json:"status,omitempty"`
+}
+
+// ExpectedTaint is a taint of a Node.
+type ExpectedTaint struct {
+	// key of the taint, such as node.kubernetes.io/unreachable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +required
+	Key string `json:"key"`
+	// effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. Default any.
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	// +optional
+	Effect string `json:"effect,omitempty"`
+}
+
+// NodeDisruptionRunPhase says how far a run is.
+//
+// +kubebuilder:validation:Enum=Pending;Running;Paused;Completed;Failed
+type NodeDisruptionRunPhase string
+
+// The values of NodeDisruptionRunPhase.
+const (
+	// NodeDisruptionPending: it has not begun.
+	NodeDisruptionPending NodeDisruptionRunPhase = "Pending"
+	// NodeDisruptionRunning: it is between its beginning and its end.
+	NodeDisruptionRunning NodeDisruptionRunPhase = "Running"
+	// NodeDisruptionPaused: a user has paused it, and the Nodes are restored.
+	NodeDisruptionPaused NodeDisruptionRunPhase = "Paused"
+	// NodeDisruptionCompleted: it is over.
+	NodeDisruptionCompleted NodeDisruptionRunPhase = "Completed"
+	// NodeDisruptionFailed: it cannot be carried out as its spec says; the message says why. Nothing was disrupted by it since.
+	NodeDisruptionFailed NodeDisruptionRunPhase = "Failed"
+)
+
+// NodeDisruptionRunStatus is what the agent knows of a run.
+type NodeDisruptionRunStatus struct {
+	// phase says how far the run is: Pending, Running, Paused, Completed or Failed.
+	// +optional
+	Phase NodeDisruptionRunPhase `json:"phase,omitempty"`
+	// startTime and endTime are when the run begins and ends. They are set once, before the first fault.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime is when the run ends.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+	// selected is how many Nodes are hit.
+	// +optional
+	Selected int32 `json:"selected"`
+	// injected is on how many of them a fault has begun.
+	// +optional
+	Injected int32 `json:"injected"`
+	// observed is on how many of them the cluster's API server has shown that something is wrong.
+	// +optional
+	Observed int32 `json:"observed"`
+	// recovered is how many of those are well again.
+	// +optional
+	Recovered int32 `json:"recovered"`
+	// nodes are the Nodes that are hit, by name, 500 at most; selected counts all of them. A run hits 500 Nodes at most.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=500
+	// +optional
+	Nodes []DisruptedNode `json:"nodes,omitempty"`
+	// message says how the run is, and what a user can do.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+	// expectations are how far each of the spec's is met, in the same order.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Expectations []ExpectationResult `json:"expectations,omitempty"`
+	// verdict is Passed when every expectation was met on every Node that was hit, and Failed as soon as one was missed. Empty
+	// as long as neither is known, and without expectations.
+	// +optional
+	Verdict DisruptionVerdict `json:"verdict,omitempty"`
+	// conditions: Ready, which is True when the run is over, Reconciling and Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DisruptionVerdict says whether expectations were met.
+//
+// +kubebuilder:validation:Enum=Passed;Failed
+type DisruptionVerdict string
+
+// The values of DisruptionVerdict.
+const (
+	DisruptionPassed DisruptionVerdict = "Passed"
+	DisruptionMissed DisruptionVerdict = "Failed"
+)
+
+// ExpectationResult counts the Nodes on which an expectation is met.
+type ExpectationResult struct {
+	// type is that of the expectation.
+	// +required
+	Type DisruptionExpectationType `json:"type"`
+	// met is on how many Nodes it was met in time.
+	// +required
+	Met int32 `json:"met"`
+	// missed is on how many it was not.
+	// +required
+	Missed int32 `json:"missed"`
+	// pending is on how many it is not known yet.
+	// +required
+	Pending int32 `json:"pending"`
+}
+
+// DisruptedNode is what is known of one Node.
+type DisruptedNode struct {
+	// name of the Machine, which is that of its Node.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+	// bootID of the Node when the run began. Another one shows that it was started again.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// pods is how many pods could be evicted from it when its first fault had begun. Only set when their eviction is expected.
+	// +optional
+	Pods *int32 `json:"pods,omitempty"`
+	// met and missed are the expectations of the spec, by their numbers from 0, that were met or not.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Met []int32 `json:"met,omitempty"`
+	// missed are the expectations that were not met in time.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Missed []int32 `json:"missed,omitempty"`
+	// injectedAt is when its first fault has begun.
+	// +optional
+	InjectedAt *metav1.Time `json:"injectedAt,omitempty"`
+	// observedAt is when the API server first showed that something is wrong.
+	// +optional
+	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
+	// recoveredAt is when it showed that all is well again. Absent while it does not.
+	// +optional
+	RecoveredAt *metav1.Time `json:"recoveredAt,omitempty"`
+	// message says why the Node could not be hit, or what became of it.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// NodeDisruptionRunList is a list of runs.
+//
+// +kubebuilder:object:root=true
+type NodeDisruptionRunList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	// items is the list of runs.
+	Items []NodeDisruptionRun `json:"items"`
+}
