@@ -1,8 +1,14 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -112,8 +119,11 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	result := make(chan run, 1)
 	watching, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	go func() { result <- f.hollowIn(watching, "upgrade fleet/NAME --kubelet v1.37.1 --wait --timeout 2m") }()
-	f.Eventually(f.kubelet).WithTimeout(patience).Should(Equal("v1.37.1"))
+	screen := newTerminal(t)
+	go func() {
+		result <- f.hollowOn(watching, screen.file, "upgrade fleet/NAME --kubelet v1.37.1 --wait --timeout 2m")
+	}()
+	f.Eventually(screen.shows).WithTimeout(patience).Should(ContainSubstring("all clusters"))
 	interrupt()
 	var r run
 	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))
@@ -121,8 +131,8 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	f.Expect(r.errOut).To(And(ContainSubstring("The rollout goes on. To follow it again: kubectl hollow rollout status machinefleet "+f.name), HaveSuffix("interrupted\n")))
 	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the upgrade goes on")
 
-	screen := newTerminal(t)
-	go func() { result <- f.hollowOn(screen.file, "rollout status fleet/NAME --timeout 2m") }()
+	screen = newTerminal(t)
+	go func() { result <- f.hollowOn(t.Context(), screen.file, "rollout status fleet/NAME --timeout 2m") }()
 	f.reconcile()
 	f.Eventually(screen.shows).WithTimeout(patience).Should(MatchRegexp(f.clusters[0].Name+` +\[-+\] waits for the hub`), "none of its Machines has the new template yet")
 	f.report(f.clusters[0], false)
@@ -135,6 +145,35 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Eventually(screen.shows).WithTimeout(patience).Should(And(
 		MatchRegexp(`all clusters +\[=+\] wave 2 of 2, 2 of 2 updated`), ContainSubstring("has rolled out: 2 of 2 clusters updated")))
+}
+
+// Who interrupts a command before the hub has answered is told how to see what became of the change.
+func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	server, err := url.Parse(environment.Config.Host)
+	f.Expect(err).NotTo(HaveOccurred())
+	asking, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	proxy := httputil.NewSingleHostReverseProxy(server)
+	proxy.Transport, err = rest.TransportFor(environment.Config)
+	f.Expect(err).NotTo(HaveOccurred())
+	proxy.ModifyResponse = func(response *http.Response) error {
+		if response.Request.Method == http.MethodPatch {
+			interrupt()
+			<-asking.Done()
+			return errors.New("the answer is lost")
+		}
+		return nil
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	r := f.execute(asking, &bytes.Buffer{}, "upgrade fleet/NAME --kubelet v1.37.1 --wait --server "+front.URL)
+	f.Expect(r.code).To(Equal(130), r.errOut)
+	f.Expect(r.errOut).To(And(
+		ContainSubstring("It is not known whether the hub has made the change. To see: kubectl hollow rollout status machinefleet "+f.name+" --watch=false"),
+		HaveSuffix("interrupted\n")))
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the hub has made it")
 }
 
 func TestAFailedCanaryEndsTheWaiting(t *testing.T) {

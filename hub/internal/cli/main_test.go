@@ -52,22 +52,16 @@ func newFixture(t *testing.T) *fixture {
 // hollow runs "kubectl hollow" against the API server. NAME in args is the fixture's name.
 func (f *fixture) hollow(args string, more ...string) run {
 	f.t.Helper()
-	return f.hollowIn(f.t.Context(), args, more...)
-}
-
-// hollowIn is hollow for a user who interrupts the command when ctx ends.
-func (f *fixture) hollowIn(ctx context.Context, args string, more ...string) run {
-	f.t.Helper()
 	var out bytes.Buffer
-	r := f.execute(ctx, &out, args, more...)
+	r := f.execute(f.t.Context(), &out, args, more...)
 	r.out = out.String()
 	return r
 }
 
-// hollowOn is hollow with a standard output of the test's.
-func (f *fixture) hollowOn(out io.Writer, args string) run {
+// hollowOn is hollow with a standard output of the test's, for a user who interrupts the command when ctx ends.
+func (f *fixture) hollowOn(ctx context.Context, out io.Writer, args string) run {
 	f.t.Helper()
-	return f.execute(f.t.Context(), out, args)
+	return f.execute(ctx, out, args)
 }
 
 func (f *fixture) execute(ctx context.Context, out io.Writer, args string, more ...string) run {

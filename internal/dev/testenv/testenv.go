@@ -87,6 +87,8 @@ func Start(ctx context.Context) (*Environment, error) {
 	environment.Cluster, err = simcluster.Start(ctx, simcluster.Options{
 		Name: "test", Dir: environment.data(), Binary: binary, Components: simcluster.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
+		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
+		Args: []string{"--controller-manager-arg", "node-monitor-grace-period=1h"},
 	})
 	if err != nil {
 		return nil, errors.Join(err, environment.remove()) //nolint:contextcheck // What ended ctx must not keep the files.

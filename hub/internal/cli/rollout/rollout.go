@@ -177,6 +177,9 @@ func (s *subject) change(ctx context.Context, apply func()) error {
 	}
 	apply()
 	if err := s.client.Patch(ctx, s.object(), reconciler.MergeFromWithLock(before)); err != nil {
+		if ctx.Err() != nil {
+			s.hub.Note("It is not known whether the hub has made the change. To see: kubectl hollow rollout status %s --watch=false", s.arguments())
+		}
 		return fmt.Errorf("changing %s: %w", s.name(), err)
 	}
 	return nil
