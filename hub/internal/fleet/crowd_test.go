@@ -38,9 +38,9 @@ import (
 )
 
 const (
-	// crowdSize is how many clusters the fleet is to work for. With -short there are fewer, and a plan may take less.
-	crowdSize, shortCrowdSize = 500, 20
-	crowdPlanCPU              = 100 * time.Millisecond
+	// crowdSize is how many clusters the fleet is to work for, and crowdPlanCPU the CPU time that a plan for them may take.
+	crowdSize    = 500
+	crowdPlanCPU = 100 * time.Millisecond
 	// crowdWriters is how many requests at once the test sends.
 	crowdWriters = 16
 )
@@ -52,7 +52,6 @@ type crowd struct {
 	t        testing.TB
 	direct   client.WithWatch
 	config   *rest.Config
-	size     int
 	clusters []string
 	fleet    *v1alpha1.MachineFleet
 	// writes are the controller's, and refused those of them that the API server did not carry out, such as after a conflict.
@@ -67,20 +66,17 @@ func newCrowd(t testing.TB) *crowd {
 	c.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { c.Expect(own.Stop()).To(Succeed()) })
 	c.config, c.direct = own.Config, hubtest.Client(t, own)
-	if c.size = crowdSize; testing.Short() {
-		c.size = shortCrowdSize
-	}
 	labels := map[string]string{"app": "x"}
 	c.fleet = &v1alpha1.MachineFleet{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
 	c.fleet.Spec.ClusterSelector, c.fleet.Spec.Replicas = &metav1.LabelSelector{}, new(int32(3))
 	c.fleet.Spec.Template.Spec = v1alpha1.MachineDeploymentTemplateSpec{
 		Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
 	}
-	inSteps(c.size/10, time.Second)(c.fleet)
+	inSteps(crowdSize/10, time.Second)(c.fleet)
 	hubtest.Create(t, c.direct, c.fleet)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(crowdWriters)
-	for i := range c.size {
+	for i := range crowdSize {
 		c.clusters = append(c.clusters, fmt.Sprintf("c%03d", i))
 		name := c.clusters[i]
 		group.Go(func() error { return c.create(ctx, name, i == 0) })
@@ -248,7 +244,7 @@ func (c *crowd) awaitRollout() {
 		progress := meta.FindStatusCondition(c.fleet.Status.Conditions, v1alpha1.ProgressingCondition)
 		g.Expect(progress).To(And(
 			HaveValue(HaveField("ObservedGeneration", c.fleet.Generation)), HaveValue(HaveField("Reason", v1alpha1.ReasonRolloutComplete))), c.fleet.Status.Message)
-		g.Expect(c.fleet.Status.Clusters.Updated).To(BeEquivalentTo(c.size))
+		g.Expect(c.fleet.Status.Clusters.Updated).To(BeEquivalentTo(crowdSize))
 	}).WithTimeout(15 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
@@ -315,14 +311,15 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 
 // A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
 func TestFiveHundredClusters(t *testing.T) {
+	testenv.Long(t)
 	c := newCrowd(t)
 	c.playClusters()
 	h := c.startHub()
 	c.awaitRollout()
 
 	cost := c.upgrade(h, "v1.37.1")
-	t.Logf("upgrading %d clusters took %s, planning %s of CPU; writes %v, refused of these %v, reads %v", c.size, cost.took.Round(time.Second), cost.cpu, cost.writes, cost.refused, cost.reads)
-	c.Expect(cost.cpu).To(BeNumerically("<", crowdPlanCPU*time.Duration(c.size)/crowdSize), "the CPU time of a plan for %d clusters", c.size)
+	t.Logf("upgrading %d clusters took %s, planning %s of CPU; writes %v, refused of these %v, reads %v", crowdSize, cost.took.Round(time.Second), cost.cpu, cost.writes, cost.refused, cost.reads)
+	c.Expect(cost.cpu).To(BeNumerically("<", crowdPlanCPU), "the CPU time of a plan for %d clusters", crowdSize)
 	c.expectFew(cost)
 
 	// The hub writes counts that change in quick succession as one, up to some seconds after the rollout has ended.
@@ -357,7 +354,7 @@ func BenchmarkUpgradeOf500Clusters(b *testing.B) {
 		upgrades++
 		cost := c.upgrade(h, fmt.Sprintf("v1.37.%d", upgrades))
 		b.ReportMetric(float64(cost.cpu.Microseconds())/1000, "CPU-ms/plan")
-		b.ReportMetric(float64(total(cost.writes))/float64(c.size), "writes/cluster")
+		b.ReportMetric(float64(total(cost.writes))/float64(crowdSize), "writes/cluster")
 		b.ReportMetric(float64(total(cost.reads)), "reads/upgrade")
 	}
 }
@@ -376,8 +373,8 @@ func (h *hub) runner() reconcile.Reconciler { return reconciler.New(h.cached, h.
 func (c *crowd) expectFew(cost cost) {
 	c.t.Helper()
 	writes, reads := cost.writes, cost.reads
-	c.Expect(float64(total(writes))/float64(c.size)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
-	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*c.size), "begun, soaking, succeeded: %v, of which the API server refused %v", writes, cost.refused)
+	c.Expect(float64(total(writes))/float64(crowdSize)).To(BeNumerically("<=", 6), "writes for each cluster: %v", writes)
+	c.Expect(writes["patch MachineDeployment"]).To(BeNumerically("<=", 3*crowdSize), "begun, soaking, succeeded: %v, of which the API server refused %v", writes, cost.refused)
 	decisions := reads["list *v1alpha1.ClusterList"]
 	c.Expect(decisions).To(BeNumerically(">", 0), "%v", reads)
 	c.Expect(total(reads)).To(BeNumerically("<=", 4*decisions), "each decision that changes something reads the fleet, the Clusters and the MachineDeployments, and the first one the kept templates: %v", reads)

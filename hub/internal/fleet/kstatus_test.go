@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -23,6 +24,8 @@ func (f *fixture) midRollout() {
 
 // Each state of a MachineFleet, with its conditions and what the kstatus library makes of them.
 func TestKStatus(t *testing.T) {
+	// With -short, one state of each answer of the library and of each condition.
+	short := sets.New("rolled out", "in the middle of a rollout", "too many clusters failed")
 	for name, test := range map[string]struct {
 		make  func(*fixture)
 		ready metav1.ConditionStatus
@@ -74,6 +77,9 @@ func TestKStatus(t *testing.T) {
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonSelectionEmptied, status.FailedStatus},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !short.Has(name) {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 2, inSteps(1, 0))
 			test.make(f)
 			conditions := f.status().Conditions

@@ -115,6 +115,7 @@ func TestRecreatedAfterAnOrphanDeletionRollsOut(t *testing.T) {
 		f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
 	})
 	t.Run("when its Machines are deleted", func(t *testing.T) {
+		testenv.Long(t)
 		f := newFixture(t, 3, nil)
 		f.rest()
 		f.recreate(func(deployment *v1alpha1.MachineDeployment) {

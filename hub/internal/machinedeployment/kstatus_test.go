@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,8 +142,13 @@ func TestKStatus(t *testing.T) {
 			f.step()
 		}, metav1.ConditionFalse, v1alpha1.ReconcilingCondition, v1alpha1.ReasonDeleting, status.TerminatingStatus},
 	}
+	// With -short, one state of each answer of the library, of each condition, and of what the hub does not know.
+	short := sets.New("rolled out", "in the middle of a rollout", "past its deadline", "frozen by a user", "its agent is silent", "being deleted")
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if !short.Has(name) {
+				testenv.Long(t)
+			}
 			f := newFixture(t, 3, nil)
 			test.make(f)
 			list := f.refresh().Status.Conditions

@@ -118,7 +118,7 @@ var _ = Describe("A workload cluster's API server", func() {
 		seen.Expect(ctx, 4, 3)
 	}, SpecTimeout(4*fleettest.Patience))
 
-	It("should keep pod and Node of a deleted Machine while its cluster is frozen, and lose them after the thaw", func(ctx SpecContext) {
+	It("should keep pod and Node of a deleted Machine while its cluster is frozen, and lose them after the thaw", fleettest.Long, func(ctx SpecContext) {
 		fleet.NewDeployment(ctx, broken, "ordered", 1)
 		machine := fleet.ExpectReady(ctx, broken, "ordered", 1)[0]
 		seen := fleet.Watch(ctx, broken, "ordered")

@@ -66,7 +66,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, before.Spec.Template.Spec.Versions.Kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
-	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", func(ctx SpecContext) {
+	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", fleettest.Long, func(ctx SpecContext) {
 		thaw := freeze(ctx, fourth)
 		kubelet := upgrade(ctx)
 		mend := cutInMidWave(ctx, second)
