@@ -21,6 +21,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // leaveTimeout bounds the agent's last word to the hub.
@@ -163,6 +164,25 @@ func (a *agent) barred() (freeze.Blocker, bool) {
 	return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: a.started, Message: "the cluster's Lease is not taken yet"}, true
 }
 
+// versionSkew tells why this agent may not work for a hub of the version that the Cluster tells.
+func (a *agent) versionSkew() (freeze.Blocker, bool) {
+	cluster := a.hubProbe.Cluster()
+	if cluster == nil {
+		return freeze.Blocker{}, false
+	}
+	message := version.UnsupportedSkew(a.Version, cluster.Status.HubVersion)
+	if message == "" {
+		a.skewed.Store(nil)
+		return freeze.Blocker{}, false
+	}
+	known := a.skewed.Load()
+	if known == nil || known.Message != message {
+		known = &freeze.Blocker{Reason: v1alpha1.ReasonVersionSkew, Message: message, Since: a.clock.Now()}
+		a.skewed.Store(known)
+	}
+	return *known, true
+}
+
 // leave gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
 // may still be acting, so another one has to wait until the Lease expires.
 func (a *agent) leave(ctx context.Context, failed error) {
@@ -287,7 +307,7 @@ func (a *agent) identify(ctx context.Context, direct *clients.Direct) error {
 			return nil
 		}
 		if outcome := freeze.Classify(err); outcome != said {
-			a.Log.Info("Waiting to know who this agent is on the hub", "Cluster", a.ClusterName, "outcome", outcome, "why", err.Error())
+			a.Log.Info("Waiting to know who this agent is on the hub", "Cluster", a.ClusterName, "outcome", outcome, "why", clients.Diagnose(err).Error())
 			said = outcome
 		}
 		select {

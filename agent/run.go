@@ -58,6 +58,8 @@ type agent struct {
 	hubIdentity *hubidentity.Verifier
 	// denial knows whether the hub has shut this agent out.
 	denial *hubidentity.Denial
+	// skewed is why this agent does not work for a hub of that version, nil if it does.
+	skewed atomic.Pointer[freeze.Blocker]
 	// reporter is there once the agent has an identity.
 	reporter atomic.Pointer[clusterstatus.Reporter]
 
@@ -121,7 +123,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	a.Log.Info("Stopped")
+	a.Log.Info("Stopped", "was", a.describe())
 	return nil
 }
 
@@ -179,7 +181,7 @@ func (a *agent) connect(ctx context.Context) error {
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
-		Blockers: []freeze.BlockerFunc{a.denial.Blocked, a.hubIdentity.Blocked, a.barred},
+		Blockers: []freeze.BlockerFunc{a.denial.Blocked, a.versionSkew, a.hubIdentity.Blocked, a.barred},
 		Relist:   true,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
@@ -250,17 +252,19 @@ func (a *agent) connectHub(ctx context.Context, target *clients.Direct, userAgen
 	return nil
 }
 
-func (a *agent) servers() []server {
-	describe := func() string {
-		state := a.monitor.State()
-		said := fmt.Sprintf("%s; freeze: %s", a.doing.Load(), state.Reason)
-		if waiting := a.way.waiting(); waiting != "" && waiting != a.doing.Load() {
-			said += "; credential: waiting for " + waiting
-		}
-		return said
+// describe says what the agent does, or waits for.
+func (a *agent) describe() string {
+	state := a.monitor.State()
+	said := fmt.Sprintf("%s; freeze: %s", a.doing.Load(), state.Reason)
+	if waiting := a.way.waiting(); waiting != "" && waiting != a.doing.Load() {
+		said += "; credential: waiting for " + waiting
 	}
+	return said
+}
+
+func (a *agent) servers() []server {
 	return []server{
-		{"health", a.HealthAddress, healthHandler(a.monitor, describe, a.parts.undecodable.Check), true},
+		{"health", a.HealthAddress, healthHandler(a.monitor, a.describe, a.parts.undecodable.Check), true},
 		{"metrics", a.MetricsAddress, metricsHandler(a.registry, crmetrics.Registry), true},
 		{"profiling", a.PprofAddress, profilingHandler(), false},
 	}
@@ -315,9 +319,12 @@ func (a *agent) missing() string {
 	cluster := a.hubProbe.Cluster()
 	why, barred := a.barred()
 	denied, out := a.denial.Blocked()
+	skew, skewed := a.versionSkew()
 	switch {
 	case out:
 		return denied.Message
+	case skewed:
+		return skew.Message
 	case barred && why.Reason == v1alpha1.ReasonAnotherAgent:
 		return why.Message
 	case a.way.waiting() != "":

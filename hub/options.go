@@ -25,6 +25,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
+	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // The defaults of Options.
@@ -77,6 +78,8 @@ type Options struct {
 	Serving telemetry.Serving
 	// Tracing says which traces and metrics are sent, and where to. Default: none.
 	Tracing telemetry.Options
+	// Version is what the hub tells agents, which compare it with theirs. Default: that of the program.
+	Version string
 	// Logger gets the logs. Default: none are written.
 	Logger logr.Logger
 }
@@ -87,6 +90,7 @@ func (o Options) complete() (Options, error) {
 	setDefault(&o.HealthAddress, DefaultHealthAddress)
 	setDefault(&o.MetricsAddress, DefaultMetricsAddress)
 	setDefault(&o.PprofAddress, disabled)
+	setDefault(&o.Version, version.Here())
 	setDefault(&o.Concurrency, DefaultConcurrency)
 	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&o.SafetyUp, DefaultSafetyUp)

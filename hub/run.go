@@ -165,7 +165,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
 	clusters, err := cluster.New(cluster.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Agents: agents, Clock: now,
-		Heartbeat: options.Heartbeat, Undecodable: tracker,
+		Heartbeat: options.Heartbeat, Version: options.Version, Undecodable: tracker,
 	})
 	if err != nil {
 		return err

@@ -214,6 +214,11 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// hubVersion is the version of the hub. An agent that is more than one minor version apart is frozen for VersionSkew.
+	// Written by the hub.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	HubVersion string `json:"hubVersion,omitempty"`
 	// heartbeat is the one in force: spec.heartbeat with the hub's defaults. Written by the hub.
 	// +optional
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`

@@ -151,6 +151,9 @@ const (
 	ReasonHubChanged  = "HubChanged"
 	ReasonHubRestored = "HubRestored"
 	ReasonHubEmpty    = "HubEmpty"
+	// ReasonVersionSkew: agent and hub are more than one minor version apart. The agent stays frozen until a user upgrades the
+	// older of the two.
+	ReasonVersionSkew = "VersionSkew"
 	// ReasonRelisting: every other cause of a freeze is over, and the agent lists its world anew before it acts.
 	ReasonRelisting = "Relisting"
 

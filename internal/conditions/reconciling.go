@@ -17,6 +17,7 @@ var stalling = []string{
 	v1alpha1.ReasonDenied,
 	v1alpha1.ReasonNamespaceConflict,
 	v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
+	v1alpha1.ReasonVersionSkew,
 	v1alpha1.ReasonOvershoot, v1alpha1.ReasonDeploymentOvershoot,
 	v1alpha1.ReasonUndecodable, v1alpha1.ReasonInvalidTemplate, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonUnsupportedKubeletVersion,

@@ -71,8 +71,11 @@ of two agents one works and the other stands by. It is ready (/readyz) all the s
 Before its first act after a freeze it lists its world anew, and for --thaw-period it drains or removes no more than
 --thaw-deletions-per-minute of the machines that were there before within any minute.
 
+Hub and agent may be one minor version apart. An agent that is further from its hub stays frozen (VersionSkew); /readyz, the
+log and the Cluster say which of the two has to be upgraded.
+
 Exit status: 0 after SIGTERM or SIGINT, 1 when it fails or another agent has taken its Lease, 2 when the options cannot
-be used.`,
+be used. The last line of the log says what the agent was doing or waiting for.`,
 		Example: `  # In the workload cluster c1, joining with the kubeconfig from a mounted Secret:
   agent --cluster-name c1 --bootstrap-kubeconfig /etc/hollowfleet/bootstrap.kubeconfig --credential-secret hollowfleet/hub-credential
 

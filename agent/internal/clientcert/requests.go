@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -227,5 +228,5 @@ func (k *Manager) explain(as hubIdentity, err error) error {
 	case k.kind() == serviceAccountToken && apierrors.IsNotFound(err):
 		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", k.Cluster, err)
 	}
-	return fmt.Errorf("the hub: %w", err)
+	return fmt.Errorf("the hub: %w", clients.Diagnose(err))
 }

@@ -43,7 +43,7 @@ func (p *HubProbe) Probe(ctx context.Context) error {
 	cluster := &v1alpha1.Cluster{}
 	if err := p.direct.Reader.Get(ctx, client.ObjectKey{Name: p.name}, cluster); err != nil {
 		p.direct.Reconnect()
-		return fmt.Errorf("getting Cluster %s: %w", p.name, err)
+		return fmt.Errorf("getting Cluster %s: %w", p.name, Diagnose(err))
 	}
 	p.Seen(cluster)
 	return nil
@@ -96,7 +96,7 @@ func (i *identity) check(ctx context.Context) error {
 	namespace := &corev1.Namespace{}
 	if err := i.direct.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
 		i.direct.Reconnect()
-		return fmt.Errorf("getting namespace %s: %w", metav1.NamespaceSystem, err)
+		return fmt.Errorf("getting namespace %s: %w", metav1.NamespaceSystem, Diagnose(err))
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -70,7 +70,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	}
 	for _, reason := range []string{
 		v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonDenied, v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonRelisting,
-		v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
+		v1alpha1.ReasonVersionSkew, v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
 	} {
 		m.barred[reason] = true
 	}

@@ -97,10 +97,14 @@ func (m *Monitor) blocker(state *State) {
 	}
 }
 
-// awaitsPerson tells whether no API server's recovery ends a Blocker of that reason, but only a person's word: a client that
+// awaitsPerson tells whether no API server's recovery ends a Blocker of that reason, but only a person: a client that
 // waits for the one has to know of the other.
 func awaitsPerson(reason string) bool {
-	return reason == v1alpha1.ReasonHubChanged || reason == v1alpha1.ReasonHubRestored || reason == v1alpha1.ReasonHubEmpty
+	switch reason {
+	case v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty, v1alpha1.ReasonVersionSkew:
+		return true
+	}
+	return false
 }
 
 // order adds the freeze that a person has ordered, which explains a freeze last.

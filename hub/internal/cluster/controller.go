@@ -36,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=hollowfleet-agent,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All of it is required but Heartbeat and Undecodable.
+// Deps is what the controller needs. All of it is required but Heartbeat, Version and Undecodable.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -48,6 +48,8 @@ type Deps struct {
 	Clock  clock.Clock
 	// Heartbeat is for what Clusters leave open; what it leaves open itself is v1alpha1.DefaultHeartbeat.
 	Heartbeat v1alpha1.Heartbeat
+	// Version of the hub, for agents to compare with theirs. Empty means that it is not known.
+	Version string
 	// Undecodable, if not nil, knows the objects that cannot be decoded.
 	Undecodable *undecodable.Tracker
 }
@@ -87,6 +89,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	namespace, accessErr := c.admit(ctx, cluster)
 	counts, countErr := c.count(ctx, cluster, now)
 	cluster.Status.Heartbeat = new(cluster.Spec.Heartbeat.Or(c.Heartbeat))
+	cluster.Status.HubVersion = c.Version
 	heard := c.heartbeats.evaluate(cluster, now)
 	// A renewal that comes from here on counts at the next look: this one may miss what the agent has written before it.
 	renewed := c.heartbeats.renewed(cluster.Name)

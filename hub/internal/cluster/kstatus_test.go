@@ -58,6 +58,9 @@ func TestKStatus(t *testing.T) {
 		"frozen for another hub": {acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
 			agent: []metav1.Condition{reachable, frozen(v1alpha1.ReasonHubRestored)},
 			kind:  v1alpha1.StalledCondition, reason: v1alpha1.ReasonHubRestored, want: status.FailedStatus},
+		"its agent is too old": {acceptance: v1alpha1.AcceptanceAccepted, namespace: namespaceReady, heard: heard,
+			agent: []metav1.Condition{reachable, frozen(v1alpha1.ReasonVersionSkew)},
+			kind:  v1alpha1.StalledCondition, reason: v1alpha1.ReasonVersionSkew, want: status.FailedStatus},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
