@@ -58,11 +58,16 @@ func edit(ctx context.Context, change func()) {
 // upgrades is how many there were.
 var upgrades int
 
+// nextKubelet is the version of a kubelet that the fleet has not had.
+func nextKubelet() string {
+	upgrades++
+	return fmt.Sprintf("v1.37.%d", upgrades)
+}
+
 // upgrade gives the fleet a kubelet that it has not had, and returns its version.
 func upgrade(ctx context.Context) string {
 	GinkgoHelper()
-	upgrades++
-	kubelet := fmt.Sprintf("v1.37.%d", upgrades)
+	kubelet := nextKubelet()
 	edit(ctx, func() { workers.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet })
 	return kubelet
 }
