@@ -147,7 +147,7 @@ images-load: ## Load what "make images" has written into the kind cluster KIND=k
 	@cd hack/release && go run ./images load --kind '$(KIND)' --from "$(CURDIR)/$(BIN)/images" --only '$(ONLY)'
 
 .PHONY: charts
-charts: ## Package the charts of hub and agent into bin/charts, for the images of the same version.
+charts: ## Package the charts of hub, agent and simulated cluster into bin/charts, for the images of the same version.
 	@cd hack/release && go run ./charts --from "$(CURDIR)/charts" --out "$(CURDIR)/$(BIN)/charts" --version '$(VERSION)'
 
 .PHONY: generate

@@ -70,3 +70,4 @@ copy_to charts/hub/files/admission config/admission/*.yaml
 copy_to charts/hub/files/rbac config/rbac/hub/{serviceaccount,role,role_binding,role_join_tokens,role_leader_election}.yaml \
 	config/rbac/agent-hub/role.yaml=agent_role.yaml config/rbac/autoscaler/role.yaml=autoscaler_role.yaml
 copy_to charts/agent/files/rbac config/rbac/agent-workload/{10-agent,20-hollow-node-bootstrap}.yaml
+copy_to charts/simcluster/files/rbac config/rbac/agent-workload/{00-namespace,10-agent,20-hollow-node-bootstrap}.yaml

@@ -100,8 +100,22 @@ func condition(ctx context.Context, cluster, kind string) func() (string, error)
 	}
 }
 
-// memory is what a pod's containers take, as the kubelet of its node has it.
+// usage is what the containers of a pod take.
+type usage struct{ WorkingSetBytes, RSSBytes int64 }
+
+const mebibyte = 1 << 20
+
+// memory is what pods take, as text.
 func memory(ctx context.Context, in *kindCluster, namespace string, labels client.ListOption) string {
+	var text string
+	for _, used := range memoryOf(ctx, in, namespace, labels) {
+		text += fmt.Sprintf("%.0f MiB (RSS %.0f) ", float64(used.WorkingSetBytes)/mebibyte, float64(used.RSSBytes)/mebibyte)
+	}
+	return text
+}
+
+// memoryOf is what pods take, as the kubelet of their node has it.
+func memoryOf(ctx context.Context, in *kindCluster, namespace string, labels client.ListOption) []usage {
 	clients, err := kubernetes.NewForConfig(in.config)
 	Expect(err).NotTo(HaveOccurred())
 	raw, err := clients.CoreV1().RESTClient().Get().Resource("nodes").Name(in.nodeName()).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
@@ -109,21 +123,21 @@ func memory(ctx context.Context, in *kindCluster, namespace string, labels clien
 	var summary struct {
 		Pods []struct {
 			PodRef struct{ Name, Namespace string }
-			Memory struct{ WorkingSetBytes, RSSBytes int64 }
+			Memory usage
 		}
 	}
 	Expect(json.Unmarshal(raw, &summary)).To(Succeed())
 	pods := &corev1.PodList{}
 	Expect(in.client.List(ctx, pods, client.InNamespace(namespace), labels)).To(Succeed())
-	var text string
+	var all []usage
 	for _, pod := range pods.Items {
 		for _, measured := range summary.Pods {
 			if measured.PodRef.Name == pod.Name && measured.PodRef.Namespace == pod.Namespace {
-				text += fmt.Sprintf("%.0f MiB (RSS %.0f) ", float64(measured.Memory.WorkingSetBytes)/(1<<20), float64(measured.Memory.RSSBytes)/(1<<20))
+				all = append(all, measured.Memory)
 			}
 		}
 	}
-	return text
+	return all
 }
 
 // restricted makes a namespace that admits only pods of PodSecurity "restricted".
@@ -136,8 +150,12 @@ func restricted(ctx context.Context, in *kindCluster, name string) {
 
 // hollowNodePods are the pods that the agent has made of Machines.
 func hollowNodePods(ctx context.Context, in *kindCluster) []corev1.Pod {
+	return hollowNodePodsIn(ctx, in, agentNamespace)
+}
+
+func hollowNodePodsIn(ctx context.Context, in *kindCluster, namespace string) []corev1.Pod {
 	pods := &corev1.PodList{}
-	Expect(in.client.List(ctx, pods, client.InNamespace(agentNamespace), client.HasLabels{v1alpha1.MachineNameLabel})).To(Succeed())
+	Expect(in.client.List(ctx, pods, client.InNamespace(namespace), client.HasLabels{v1alpha1.MachineNameLabel})).To(Succeed())
 	return pods.Items
 }
 

@@ -17,6 +17,7 @@ const (
 	installHub = iota
 	joinCluster
 	firstMachines
+	simulatedCluster
 )
 
 const (
@@ -27,6 +28,7 @@ const (
 // One fleet goes through its life, so each spec begins where the one before has ended.
 var _ = Describe("A fleet on kind", Ordered, func() {
 	begins()
+	holdsASimulatedCluster()
 	standsPartitions()
 	outlivesReleases()
 })

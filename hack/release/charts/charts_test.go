@@ -19,6 +19,8 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/strvals"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,6 +46,9 @@ var (
 	hubChart   = one{name: "hub", namespace: "hollowfleet-system"}
 	agentChart = one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap"}
 	both       = []one{hubChart, agentChart}
+
+	simclusterChart = one{name: "simcluster", namespace: "c7", needs: "hub.bootstrapKubeconfigSecret=bootstrap"}
+	all             = []one{hubChart, agentChart, simclusterChart}
 )
 
 func (o one) path() string {
@@ -165,6 +170,37 @@ func find[T client.Object](t *testing.T, objects []client.Object, name string) T
 	var none T
 	t.Fatalf("there is no %T %s", none, name)
 	return none
+}
+
+// workload is the Deployment or StatefulSet of a chart, with the names of the claims that it makes.
+type workload struct {
+	client.Object
+	selector *metav1.LabelSelector
+	pod      corev1.PodTemplateSpec
+	claims   []string
+}
+
+func workloadOf(t *testing.T, objects []client.Object) workload {
+	t.Helper()
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			return workload{o, o.Spec.Selector, o.Spec.Template, nil}
+		case *appsv1.StatefulSet:
+			w := workload{o, o.Spec.Selector, o.Spec.Template, nil}
+			for _, claim := range o.Spec.VolumeClaimTemplates {
+				w.claims = append(w.claims, claim.Name)
+			}
+			return w
+		}
+	}
+	t.Fatal("there is neither a Deployment nor a StatefulSet")
+	return workload{}
+}
+
+// containers are those of a pod, sidecars and init containers first.
+func containers(pod corev1.PodTemplateSpec) []corev1.Container {
+	return append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...)
 }
 
 func key(object client.Object) string {

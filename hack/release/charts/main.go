@@ -1,4 +1,4 @@
-// Command charts packages the Helm charts of hub and agent with the version of the source, so that they name the images that
+// Command charts packages the Helm charts of hub, agent and simulated cluster with the version of the source, so that they name the images that
 // were made of it. The tests here are those of the charts.
 package main
 
@@ -15,7 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 )
 
-var names = []string{"hub", "agent"}
+var names = []string{"hub", "agent", "simcluster"}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {

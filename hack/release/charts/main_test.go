@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
@@ -21,16 +21,18 @@ func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
 			files := strings.Fields(out.String())
 			g.Expect(files).To(Equal([]string{
 				filepath.Join(to, "hollowfleet-hub-"+chart+".tgz"), filepath.Join(to, "hollowfleet-agent-"+chart+".tgz"),
+				filepath.Join(to, "hollowfleet-simcluster-"+chart+".tgz"),
 			}))
-			for i, o := range both {
+			for i, o := range all {
 				o.packed = files[i]
 				for _, file := range o.load(t).Files {
 					g.Expect(file.Name).NotTo(HavePrefix("ci/"))
 				}
 				objects := o.objects(t, "")
-				g.Expect(objects).To(HaveLen(len(both[i].objects(t, ""))), "nothing is left out")
-				container := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0]
-				g.Expect(container.Image).To(Equal("hollowfleet/" + o.name + ":" + version))
+				g.Expect(objects).To(HaveLen(len(all[i].objects(t, ""))), "nothing is left out")
+				for _, container := range containers(workloadOf(t, objects).pod) {
+					g.Expect(container.Image).To(MatchRegexp("^hollowfleet/[a-z]+:" + regexp.QuoteMeta(version) + "$"))
+				}
 			}
 		})
 	}

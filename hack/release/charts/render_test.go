@@ -65,6 +65,24 @@ var sets = map[string][]string{
 		"tls.mode=none,metrics.serviceMonitor.enabled=true",
 		tracingSet,
 	},
+	"simcluster": {
+		"",
+		"tls.mode=certManager",
+		"clusterName=c7,storage.persistent=false,storage.fsync=false,metrics.enabled=false",
+		"storage.className=fast,servingNames[0]=c7.example.com,service.type=LoadBalancer,service.annotations.a=b",
+		"hub.bootstrapKubeconfigSecret=,hub.bootstrapKubeconfig=clusters: []",
+		"hub.bootstrapKubeconfigSecret=,hub.kubeconfigSecret=hub,hub.secretKey=config",
+		"metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.release=p",
+		"tls.mode=certManager,metrics.serviceMonitor.enabled=true,servingNames[0]=c7.example.com",
+		"networkPolicy.enabled=true,networkPolicy.apiServerFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
+		"networkPolicy.enabled=true,metrics.enabled=false",
+		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101",
+		"simcluster.image.registry=registry.example.com,simcluster.image.tag=v1,agent.image.registry=registry.example.com,agent.image.tag=v1," +
+			"hollowNode.image.registry=registry.example.com,hollowNode.image.tag=v1",
+		"simcluster.image.digest=sha256:" + digest + ",agent.image.digest=sha256:" + digest + ",hollowNode.image.digest=sha256:" + digest,
+		"imagePullSecrets[0]=pull,priorityClassName=high,nodeSelector.disk=ssd,tolerations[0].operator=Exists,podAnnotations.a=b,podLabels.c=d," +
+			"simcluster.resources.limits.memory=1Gi,agent.resources.limits.memory=1Gi",
+	},
 }
 
 // tracingSet turns traces and metrics on.
@@ -76,8 +94,8 @@ const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 // With each of the sets: every object is one that its kind allows, every name leads somewhere, and the pods may run where
 // only restricted ones may.
 func TestEverySetRendersObjectsThatFit(t *testing.T) {
-	for _, o := range both {
-		flags := flagsOf(t, o.name)
+	flags := map[string][]string{"hub": flagsOf(t, "hub"), "agent": flagsOf(t, "agent"), "simcluster": flagsOfSimcluster(t)}
+	for _, o := range all {
 		for _, set := range sets[o.name] {
 			t.Run(o.name+" "+set, func(t *testing.T) {
 				g := NewWithT(t)
@@ -87,12 +105,18 @@ func TestEverySetRendersObjectsThatFit(t *testing.T) {
 					g.Expect(names).NotTo(HaveKey(key(object)), "rendered twice")
 					names[key(object)] = true
 				}
-				deployment := find[*appsv1.Deployment](t, objects, "hollowfleet-"+o.name)
-				checkPod(g, objects, deployment.Spec.Template)
-				checkArgs(g, deployment.Spec.Template.Spec.Containers[0].Args, flags)
-				g.Expect(selects(deployment.Spec.Selector, deployment.Spec.Template.Labels)).To(BeTrue(), "the Deployment's selector")
+				work := workloadOf(t, objects)
+				checkPod(g, objects, work)
+				for _, container := range containers(work.pod) {
+					_, program, _ := strings.Cut(container.Image, "hollowfleet/")
+					program, _, _ = strings.Cut(program, ":")
+					program, _, _ = strings.Cut(program, "@")
+					g.Expect(flags).To(HaveKey(program), container.Image)
+					checkArgs(g, container.Args, flags[program])
+				}
+				g.Expect(selects(work.selector, work.pod.Labels)).To(BeTrue(), "the selector of %s", key(work.Object))
 				for _, object := range objects {
-					checkSelector(g, objects, object, deployment.Spec.Template)
+					checkSelector(g, objects, object, work.pod)
 				}
 			})
 		}
@@ -101,7 +125,10 @@ func TestEverySetRendersObjectsThatFit(t *testing.T) {
 
 // checkSelector looks whether what an object selects is there.
 func checkSelector(g Gomega, objects []client.Object, object client.Object, pod corev1.PodTemplateSpec) {
-	ports := pod.Spec.Containers[0].Ports
+	var ports []corev1.ContainerPort
+	for _, container := range containers(pod) {
+		ports = append(ports, container.Ports...)
+	}
 	switch o := object.(type) {
 	case *policyv1.PodDisruptionBudget:
 		g.Expect(selects(o.Spec.Selector, pod.Labels)).To(BeTrue(), key(o))
@@ -136,27 +163,33 @@ func hasPort(ports []corev1.ContainerPort, wanted intstr.IntOrString) bool {
 	})
 }
 
-func checkPod(g Gomega, objects []client.Object, pod corev1.PodTemplateSpec) {
+func checkPod(g Gomega, objects []client.Object, work workload) {
+	pod := work.pod
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	results := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
 	g.Expect(results.Allowed).To(BeTrue(), "PodSecurity restricted: %s", results.ForbiddenDetail())
 
-	container := pod.Spec.Containers[0]
-	g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
-	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
-		g.Expect(hasPort(container.Ports, probe.HTTPGet.Port)).To(BeTrue(), "probe %s", probe.HTTPGet.Path)
+	mounts := map[string]bool{}
+	for _, container := range containers(pod) {
+		g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
+		g.Expect(container.Image).To(MatchRegexp(`^([^/]+/)?hollowfleet/[a-z]+(:[a-z0-9]+|@sha256:[0-9a-f]{64})$`))
+		for _, mount := range container.VolumeMounts {
+			mounts[mount.Name] = true
+		}
+		if len(container.Ports) == 0 {
+			continue // It ends before the others begin.
+		}
+		for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+			g.Expect(hasPort(container.Ports, probe.HTTPGet.Port)).To(BeTrue(), "probe %s", probe.HTTPGet.Path)
+		}
 	}
-	g.Expect(container.Image).To(MatchRegexp(`^([^/]+/)?hollowfleet/[a-z]+(:[a-z0-9]+|@sha256:[0-9a-f]{64})$`))
-	var volumes, mounts []string
+	volumes := slices.Clone(work.claims)
 	for _, volume := range pod.Spec.Volumes {
 		volumes = append(volumes, volume.Name)
 	}
-	for _, mount := range container.VolumeMounts {
-		mounts = append(mounts, mount.Name)
-	}
-	g.Expect(mounts).To(ConsistOf(volumes), "every volume is mounted, and no other")
+	g.Expect(slices.Collect(maps.Keys(mounts))).To(ConsistOf(volumes), "every volume is mounted, and no other")
 	find := func(object client.Object) bool {
 		account, ok := object.(*corev1.ServiceAccount)
 		return ok && account.Name == pod.Spec.ServiceAccountName
@@ -187,20 +220,39 @@ func flagsOf(t *testing.T, program string) []string {
 	return flags
 }
 
+var flagCall = regexp.MustCompile(`Var\([^,\n]+, "([a-z-]+)"`)
+
+// flagsOfSimcluster are those that its source names: to link it takes too long.
+func flagsOfSimcluster(t *testing.T) []string {
+	t.Helper()
+	var flags []string
+	for _, file := range []string{"root.go", "start.go", "inspect.go"} {
+		for _, match := range flagCall.FindAllStringSubmatch(read(t, "agent/simulator/cmd/simcluster/"+file), -1) {
+			flags = append(flags, match[1])
+		}
+	}
+	return flags
+}
+
 func checkArgs(g Gomega, args, flags []string) {
 	seen := map[string]bool{}
 	for _, arg := range args {
+		if !strings.HasPrefix(arg, "--") {
+			continue // The program's command.
+		}
 		name, value, found := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		g.Expect(found && value != "").To(BeTrue(), "%s has a value", arg)
 		g.Expect(flags).To(ContainElement(name))
 		g.Expect(seen).NotTo(HaveKey(name), "given twice")
-		seen[name] = true
+		if name != "serving-name" { // There are several.
+			seen[name] = true
+		}
 	}
 }
 
 // Every boolean of values.yaml, and everything else that is empty there, has another value in one of the sets.
 func TestEverySwitchIsTurned(t *testing.T) {
-	for _, o := range both {
+	for _, o := range all {
 		g := NewWithT(t)
 		turned := map[string]any{}
 		for _, set := range sets[o.name] {

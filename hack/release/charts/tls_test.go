@@ -21,6 +21,9 @@ type issuer struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		SelfSigned *struct{} `json:"selfSigned"`
+		CA         *struct {
+			SecretName string `json:"secretName"`
+		} `json:"ca"`
 	} `json:"spec"`
 }
 
@@ -28,9 +31,17 @@ type certificate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		SecretName string   `json:"secretName"`
-		DNSNames   []string `json:"dnsNames"`
-		Usages     []string `json:"usages"`
+		SecretName  string   `json:"secretName"`
+		IsCA        bool     `json:"isCA"`
+		CommonName  string   `json:"commonName"`
+		Duration    string   `json:"duration"`
+		RenewBefore string   `json:"renewBefore"`
+		DNSNames    []string `json:"dnsNames"`
+		IPAddresses []string `json:"ipAddresses"`
+		Usages      []string `json:"usages"`
+		Subject     struct {
+			Organizations []string `json:"organizations"`
+		} `json:"subject"`
 		PrivateKey struct {
 			Algorithm      string `json:"algorithm"`
 			RotationPolicy string `json:"rotationPolicy"`

@@ -11,7 +11,7 @@ import (
 
 // helm lint --strict.
 func TestLint(t *testing.T) {
-	for _, o := range both {
+	for _, o := range all {
 		g := NewWithT(t)
 		values := map[string]any{}
 		if o.needs != "" {
@@ -70,6 +70,16 @@ func TestRefusedValues(t *testing.T) {
 		{agentChart, "host.namespace=pods", "host.namespace: in this cluster the agent's rights are in the release's namespace, hollowfleet: install with --namespace pods"},
 		{agentChart, "target.namespace=pods", "target.namespace: in this cluster the agent's rights are in the release's namespace, hollowfleet: install with --namespace pods"},
 		{agentChart, "target.kubeconfigSecret=t,hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=1", "hollowNode.quota.enabled: the hollow-node pods run in another cluster"},
+		{one{name: "simcluster", namespace: "c7"}, "", "at '/hub/bootstrapKubeconfigSecret': minLength: got 0, want 1"},
+		{simclusterChart, "clusterName=C_7", "at '/clusterName': 'C_7' does not match pattern"},
+		{simclusterChart, "tls.mode=none", "at '/tls/mode': value must be one of 'auto', 'certManager', 'selfSigned'"},
+		{simclusterChart, "tls.mode=certManager", "tls.mode: certManager needs cert-manager, which this cluster does not have: install it (https://cert-manager.io/docs/installation), or set tls.mode=selfSigned"},
+		{simclusterChart, "storage.persistent=false,storage.className=fast", "at '/storage/className': maxLength: got 4, want 0"},
+		{simclusterChart, "storage.size=big", "at '/storage/size': 'big' does not match pattern"},
+		{simclusterChart, "servingNames[0]=a_b", "at '/servingNames/0': 'a_b' does not match pattern"},
+		{simclusterChart, "service.type=None", "at '/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'"},
+		{simclusterChart, "metrics.enabled=false,metrics.serviceMonitor.enabled=true", "at '/metrics/enabled': value must be true"},
+		{simclusterChart, "hub.kubeconfigSecret=ready", "at '/hub/kubeconfigSecret': maxLength: got 5, want 0"},
 	} {
 		t.Run(test.o.name+" "+test.set, func(t *testing.T) {
 			_, err := test.o.render(t, test.o.values(t, test.set))

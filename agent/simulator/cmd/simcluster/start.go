@@ -83,7 +83,10 @@ func (f *startFlags) register(command *cobra.Command) {
 	addDataDir(command, &options.DataDir)
 	set.StringVar(&options.Name, "name", "", "the cluster's name (needed for the first start in a data directory)")
 	set.StringSliceVar(&options.Components, "components", controlplane.AllComponents, "the components to run")
-	set.StringVar(&f.listen, "listen", "127.0.0.1", "the IP address of the API server; all other ports are on loopback")
+	set.StringVar(&f.listen, "listen", "127.0.0.1", "the IP address of the API server; all other ports are on loopback. With 0.0.0.0 or :: it is served on all interfaces, and the cluster's own kubeconfigs name the loopback address")
+	set.StringArrayVar(&options.ServingNames, "serving-name", nil, "a further DNS name or IP address in the API server's certificate, such as that of a Service (repeatable)")
+	set.StringVar(&options.PKIDir, "pki-dir", "", "a directory with certificates that another program makes and renews, each in a directory of its own with tls.crt and tls.key: ca, kube-apiserver, kube-apiserver-kubelet-client, kube-controller-manager, kube-scheduler, admin, and podhost if there is one. They are read again when they change (default: simcluster makes its own)")
+	set.StringArrayVar(&options.Manifests, "manifest", nil, "a file or directory of objects that are applied at each start, before the cluster is ready (repeatable)")
 	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
 	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
 	set.BoolVar(&options.ExitWithParent, "exit-with-parent", true, "end the cluster when the process that started it ends")
@@ -107,6 +110,11 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 		return options, usageError(fmt.Errorf("--listen=%q is not an IP address", f.listen))
 	}
 	options.Listen = listen
+	if options.PKIDir != "" {
+		if options.PKIDir, err = existingDir(options.PKIDir); err != nil {
+			return options, usageError(fmt.Errorf("--pki-dir: %w", err))
+		}
+	}
 	if command.Flags().Changed("apiserver-port") {
 		options.APIServerPort = &f.port
 	}

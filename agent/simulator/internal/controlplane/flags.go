@@ -74,11 +74,12 @@ var controllers = []string{
 
 // flagSource is what the components' flags are made from.
 type flagSource struct {
-	layout  Layout
-	cluster state
-	runDir  string
-	ports   map[string]int
-	fsync   bool
+	layout     Layout
+	cluster    state
+	identities identityFiles
+	runDir     string
+	ports      map[string]int
+	fsync      bool
 	// podhostNode is the name of the podhost's Node.
 	podhostNode string
 }
@@ -119,13 +120,15 @@ func (s flagSource) etcd() []string {
 }
 
 func (s flagSource) apiServer() []string {
+	ca, _ := s.identities.ca()
+	kubeletCertificate, kubeletKey := s.identities.serving(kubeletClient)
 	return append(s.serving(APIServer, s.cluster.Listen),
 		"etcd-servers=unix://"+filepath.Join(s.runDir, etcdSocket),
 		// The endpoints of the "kubernetes" Service may not be loopback
 		// addresses, so no controller writes any.
 		"endpoint-reconciler-type=none",
-		"advertise-address="+s.cluster.Listen,
-		"client-ca-file="+s.layout.CAFile(),
+		"advertise-address="+s.cluster.host(),
+		"client-ca-file="+ca,
 		"authorization-mode=Node,RBAC",
 		"enable-admission-plugins=NodeRestriction",
 		"enable-bootstrap-token-auth=true",
@@ -134,8 +137,8 @@ func (s flagSource) apiServer() []string {
 		"service-account-issuer="+serviceIssuer,
 		"service-account-key-file="+s.layout.pki("sa.pub"),
 		"service-account-signing-key-file="+s.layout.pki("sa.key"),
-		"kubelet-client-certificate="+s.layout.pki(kubeletClient+".crt"),
-		"kubelet-client-key="+s.layout.pki(kubeletClient+".key"),
+		"kubelet-client-certificate="+kubeletCertificate,
+		"kubelet-client-key="+kubeletKey,
 		// Only a podhost has an address of this type, and only a podhost serves
 		// logs and exec. With any other type a request for the logs of a hollow
 		// pod would be sent to an address that is made up.
@@ -150,15 +153,16 @@ func (s flagSource) apiServer() []string {
 }
 
 func (s flagSource) controllerManager() []string {
+	ca, caKey := s.identities.ca()
 	flags := append(s.serving(ControllerManager, loopback.String()), s.client(ControllerManager)...)
 	return append(flags,
 		"controllers="+strings.Join(controllers, ","),
 		"use-service-account-credentials=true",
-		"root-ca-file="+s.layout.CAFile(),
+		"root-ca-file="+ca,
 		"service-account-private-key-file="+s.layout.pki("sa.key"),
 		"cluster-name="+s.cluster.Name,
-		"cluster-signing-cert-file="+s.layout.CAFile(),
-		"cluster-signing-key-file="+s.layout.caKey(),
+		"cluster-signing-cert-file="+ca,
+		"cluster-signing-key-file="+caKey,
 		"cluster-signing-duration="+signingDuration,
 		"allocate-node-cidrs=true",
 		"cluster-cidr="+s.cluster.PodCIDR,
@@ -193,12 +197,13 @@ func (s flagSource) podhost() []string {
 // serving are the flags of a component's own port. The port is held by a
 // reservation of the supervisor, which sharing makes room for.
 func (s flagSource) serving(component, address string) []string {
+	certificate, key := s.identities.serving(component)
 	return []string{
 		"bind-address=" + address,
 		"secure-port=" + strconv.Itoa(s.ports[component]),
 		"permit-port-sharing=true",
-		"tls-cert-file=" + s.layout.pki(component+".crt"),
-		"tls-private-key-file=" + s.layout.pki(component+".key"),
+		"tls-cert-file=" + certificate,
+		"tls-private-key-file=" + key,
 		"profiling=false",
 	}
 }
@@ -206,12 +211,13 @@ func (s flagSource) serving(component, address string) []string {
 // client are the flags of a component that uses the API server. It is the only
 // one of its kind, so it need not be elected.
 func (s flagSource) client(component string) []string {
+	ca, _ := s.identities.ca()
 	kubeconfig := s.layout.kubeconfig(component)
 	return []string{
 		"kubeconfig=" + kubeconfig,
 		"authentication-kubeconfig=" + kubeconfig,
 		"authorization-kubeconfig=" + kubeconfig,
-		"client-ca-file=" + s.layout.CAFile(),
+		"client-ca-file=" + ca,
 		// All that a look-up could find is given above.
 		"authentication-skip-lookup=true",
 		"leader-elect=false",

@@ -16,8 +16,10 @@ const (
 
 	// kubeletClient is who the API server is when it talks to kubelets.
 	kubeletClient = "kube-apiserver-kubelet-client"
-	nodesGroup    = "system:nodes"
-	mastersGroup  = "system:masters"
+	// admin is the user of the admin kubeconfig.
+	admin        = "admin"
+	nodesGroup   = "system:nodes"
+	mastersGroup = "system:masters"
 )
 
 // serviceIP is the first address of the service range, which Kubernetes gives
@@ -26,20 +28,18 @@ var serviceIP = netip.MustParseAddr("172.30.0.1")
 
 // ensureIdentities makes the authority, all certificates and the kubeconfigs
 // that are missing or say something else than this start needs.
-func (l Layout) ensureIdentities(cluster state, podhostNode string) error {
+func (l Layout) ensureIdentities(cluster state, options Options) error {
 	now := time.Now()
 	authority, err := pki.LoadOrCreateAuthority(l.CAFile(), l.caKey(), cluster.Name+"-ca", now)
 	if err != nil {
 		return err
 	}
-	if err := pki.EnsureServiceAccountKeys(l.pki("sa.key"), l.pki("sa.pub")); err != nil {
-		return err
-	}
 	local := []string{"127.0.0.1", "localhost"}
-	serving := []string{cluster.Listen, serviceIP.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	if cluster.Listen == local[0] {
+	serving := []string{cluster.host(), serviceIP.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	if cluster.host() == local[0] {
 		serving = serving[1:]
 	}
+	serving = append(serving, options.ServingNames...)
 	pairs := map[string]pki.Request{
 		APIServer:         {CommonName: APIServer, Hosts: append(serving, local...)},
 		ControllerManager: {CommonName: ControllerManager, Hosts: local},
@@ -52,13 +52,13 @@ func (l Layout) ensureIdentities(cluster state, podhostNode string) error {
 			return err
 		}
 	}
-	return l.ensureKubeconfigs(authority, cluster, podhostNode, now)
+	return l.ensureKubeconfigs(authority, cluster, options.PodhostNode, now)
 }
 
 // ensureKubeconfigs writes one kubeconfig for each identity.
 func (l Layout) ensureKubeconfigs(authority *pki.Authority, cluster state, podhostNode string, now time.Time) error {
 	users := map[string]pki.Request{
-		"admin":           {CommonName: "admin", Groups: []string{mastersGroup}},
+		admin:             {CommonName: admin, Groups: []string{mastersGroup}},
 		ControllerManager: {CommonName: "system:kube-controller-manager"},
 		Scheduler:         {CommonName: "system:kube-scheduler"},
 	}

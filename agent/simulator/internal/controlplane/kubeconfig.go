@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -46,7 +47,8 @@ func MintKubeconfig(dataDir string, user User) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	authority, err := pki.LoadAuthority(layout.CAFile(), layout.caKey())
+	identities := identityFiles{layout: layout, external: externalPKI(recorded.PKIDir)}
+	authority, err := pki.LoadAuthority(identities.ca())
 	if errors.Is(err, fs.ErrNotExist) || recorded.APIServerPort == 0 {
 		return nil, fmt.Errorf("%w: no cluster was ever started in %s", ErrNotRunning, layout.Root())
 	}
@@ -61,15 +63,32 @@ func MintKubeconfig(dataDir string, user User) ([]byte, error) {
 }
 
 func (s state) server() string {
-	return "https://" + net.JoinHostPort(s.Listen, strconv.Itoa(s.APIServerPort))
+	return "https://" + net.JoinHostPort(s.host(), strconv.Itoa(s.APIServerPort))
+}
+
+// host is the address that kubeconfigs have for the API server.
+func (s state) host() string {
+	switch s.Listen {
+	case netip.IPv4Unspecified().String():
+		return loopback.String()
+	case netip.IPv6Unspecified().String():
+		return netip.IPv6Loopback().String()
+	}
+	return s.Listen
 }
 
 // renderKubeconfig puts everything into the file itself, so that the file can
 // be copied anywhere.
 func renderKubeconfig(cluster, server, user string, authority *pki.Authority, pair *pki.Pair) ([]byte, error) {
+	return writeKubeconfig(cluster, user,
+		&clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority.CertificatePEM},
+		&clientcmdapi.AuthInfo{ClientCertificateData: pair.CertificatePEM, ClientKeyData: pair.KeyPEM})
+}
+
+func writeKubeconfig(cluster, user string, server *clientcmdapi.Cluster, credential *clientcmdapi.AuthInfo) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority.CertificatePEM}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.CertificatePEM, ClientKeyData: pair.KeyPEM}
+	config.Clusters[cluster] = server
+	config.AuthInfos[user] = credential
 	context := user + "@" + cluster
 	config.Contexts[context] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	config.CurrentContext = context

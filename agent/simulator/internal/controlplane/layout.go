@@ -82,6 +82,8 @@ type state struct {
 	// PodCIDR is where Nodes have their pod CIDRs. It stays as it is: the
 	// controller manager does not start with Nodes whose pod CIDR is outside.
 	PodCIDR string `json:"podCIDR,omitempty"`
+	// PKIDir has the certificates if another program makes them.
+	PKIDir string `json:"pkiDir,omitempty"`
 }
 
 // isNew tells whether no start has recorded anything in the data directory.

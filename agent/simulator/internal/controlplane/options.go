@@ -58,8 +58,17 @@ type Options struct {
 	DataDir string
 	// Components are the components to run, default AllComponents.
 	Components []string
-	// Listen is the address of the API server, default 127.0.0.1.
+	// Listen is the address of the API server, default 127.0.0.1. With 0.0.0.0 or ::
+	// it listens on all interfaces, and kubeconfigs name the loopback address.
 	Listen netip.Addr
+	// ServingNames are further names and addresses of the API server, such as those
+	// of a Service.
+	ServingNames []string
+	// PKIDir has certificates that another program makes and renews: see externalPKI.
+	// Empty means that this one makes them.
+	PKIDir string
+	// Manifests are files or directories of objects that the cluster has once it is ready.
+	Manifests []string
 	// APIServerPort is the port that was asked for. With nil the port of the
 	// earlier start is kept, with 0 a free one is chosen.
 	APIServerPort *int
@@ -98,8 +107,11 @@ func (o *Options) Validate() error {
 	if !o.Listen.IsValid() {
 		o.Listen = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	if o.Listen.IsUnspecified() || o.Listen.IsMulticast() || o.Listen.Zone() != "" {
-		return fmt.Errorf("%w: --listen=%s is not the address of one interface; kubeconfigs need one that clients can reach", ErrInvalid, o.Listen)
+	if o.Listen.IsMulticast() || o.Listen.Zone() != "" {
+		return fmt.Errorf("%w: --listen=%s is not the address of an interface", ErrInvalid, o.Listen)
+	}
+	if err := o.validateServing(); err != nil {
+		return err
 	}
 	if o.APIServerPort != nil && (*o.APIServerPort < 0 || *o.APIServerPort > maxPort) {
 		return fmt.Errorf("%w: --apiserver-port=%d is not between 0 and %d", ErrInvalid, *o.APIServerPort, maxPort)
@@ -114,6 +126,20 @@ func (o *Options) Validate() error {
 		return err
 	}
 	return o.validateComponents()
+}
+
+// validateServing checks what the API server's certificate is made of.
+func (o *Options) validateServing() error {
+	if o.PKIDir != "" && len(o.ServingNames) > 0 {
+		return fmt.Errorf("%w: --serving-name is of no use with --pki-dir: the certificate there has the names", ErrInvalid)
+	}
+	for _, name := range o.ServingNames {
+		_, err := netip.ParseAddr(name)
+		if problems := validation.IsDNS1123Subdomain(name); err != nil && len(problems) > 0 {
+			return fmt.Errorf("%w: --serving-name=%q: %s", ErrInvalid, name, strings.Join(problems, "; "))
+		}
+	}
+	return nil
 }
 
 func validateName(name string) error {

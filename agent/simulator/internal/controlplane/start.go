@@ -91,6 +91,7 @@ func (s *supervisor) startInOrder(ctx context.Context) error {
 		func() error { return s.bringUp(ctx, Podhost) },
 		func() error { return s.allowKubeletAccess(ctx) },
 		func() error { return s.waitDefaultAccount(ctx) },
+		func() error { return s.applyManifests(ctx) },
 	}
 	if !s.options.has(APIServer) {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/process"
@@ -43,14 +44,18 @@ type supervisor struct {
 	options Options
 	layout  Layout
 	cluster state
-	runDir  string
-	ports   reservations
-	spawner *process.Spawner
-	client  kubernetes.Interface
-	logs    map[string]*process.LogFile
-	units   map[string]*process.Unit
-	checks  map[string]healthCheck
-	urls    map[string]string
+	// identities are where the certificates are.
+	identities identityFiles
+	runDir     string
+	ports      reservations
+	spawner    *process.Spawner
+	client     kubernetes.Interface
+	logs       map[string]*process.LogFile
+	units      map[string]*process.Unit
+	// manifests are objects that the cluster has once it is ready.
+	manifests []*unstructured.Unstructured
+	checks    map[string]healthCheck
+	urls      map[string]string
 	// begun is when the start began.
 	begun time.Time
 	// started is set from the moment that ready.json may be written until the stop.
@@ -127,7 +132,11 @@ func prepare(ctx context.Context, options Options, layout Layout) (*supervisor, 
 	if err != nil {
 		return nil, err
 	}
-	s := &supervisor{options: options, layout: layout, cluster: cluster, spawner: process.NewSpawner(), begun: time.Now()}
+	manifests, err := readManifests(options.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	s := &supervisor{options: options, layout: layout, cluster: cluster, manifests: manifests, spawner: process.NewSpawner(), begun: time.Now()}
 	if s.runDir, err = layout.prepareRunDir(); err != nil {
 		return nil, err
 	}
@@ -158,7 +167,10 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 	if cluster.PodCIDR == "" {
 		cluster.PodCIDR = earlierCIDR
 	}
-	cluster.Listen = o.Listen.String()
+	if cluster.APIServerPort != 0 && cluster.PKIDir != o.PKIDir {
+		return state{}, fmt.Errorf("%w: --pki-dir=%q, but the cluster in %s was made with %q, and its clients trust that authority", ErrInvalid, o.PKIDir, layout.Root(), cluster.PKIDir)
+	}
+	cluster.Listen, cluster.PKIDir = o.Listen.String(), o.PKIDir
 	if !o.has(Podhost) {
 		o.PodhostNode = ""
 	} else if o.PodhostNode == "" {
@@ -168,7 +180,8 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 }
 
 func (s *supervisor) prepareFiles() error {
-	if err := s.layout.ensureIdentities(s.cluster, s.options.PodhostNode); err != nil {
+	s.identities = identityFiles{layout: s.layout, external: externalPKI(s.cluster.PKIDir)}
+	if err := s.identities.ensure(s.cluster, s.options); err != nil {
 		return err
 	}
 	if err := writeJSON(s.layout.stateFile(), s.cluster); err != nil {
@@ -182,7 +195,8 @@ func (s *supervisor) prepareFiles() error {
 }
 
 func (s *supervisor) makeUnits() error {
-	secure, err := secureClient(s.layout.CAFile())
+	ca, _ := s.identities.ca()
+	secure, err := secureClient(ca)
 	if err != nil {
 		return err
 	}
@@ -207,7 +221,7 @@ func (s *supervisor) makeUnits() error {
 	s.checks[ControllerManager] = checkHTTP(secure, s.urls[ControllerManager]+"?verbose", "-controller ok")
 	s.logs, s.units = map[string]*process.LogFile{}, map[string]*process.Unit{}
 	flags := flagSource{
-		layout: s.layout, cluster: s.cluster, runDir: s.runDir, ports: ports,
+		layout: s.layout, cluster: s.cluster, identities: s.identities, runDir: s.runDir, ports: ports,
 		fsync: s.options.Fsync, podhostNode: s.options.PodhostNode,
 	}
 	for _, component := range s.options.Components {
@@ -261,11 +275,12 @@ func (s *supervisor) writeReady() {
 	if !s.started.Load() {
 		return
 	}
+	ca, _ := s.identities.ca()
 	ready := Ready{
 		Name:            s.cluster.Name,
 		Server:          s.cluster.server(),
 		AdminKubeconfig: s.layout.AdminKubeconfig(),
-		CAFile:          s.layout.CAFile(),
+		CAFile:          ca,
 		SupervisorPID:   os.Getpid(),
 		Components:      map[string]ReadyComponent{},
 		PodhostNode:     s.options.PodhostNode,

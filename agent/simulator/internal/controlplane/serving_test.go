@@ -1,0 +1,196 @@
+package controlplane_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+)
+
+// issuer plays cert-manager: it makes the directories that the Secrets of its Certificates are mounted as.
+type issuer struct {
+	dir       string
+	authority *x509.Certificate
+	key       *ecdsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{dir: t.TempDir()}
+	i.authority = &x509.Certificate{IsCA: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, Subject: pkix.Name{CommonName: "c1-ca"}}
+	der := i.write(t, "ca", i.authority)
+	var err error
+	if i.authority, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{controlplane.APIServer, "kube-apiserver-kubelet-client", controlplane.ControllerManager, controlplane.Scheduler, "admin"} {
+		i.issue(t, name)
+	}
+	return i
+}
+
+func (i *issuer) file(name, file string) string { return filepath.Join(i.dir, name, file) }
+
+// issue makes a certificate for server and client, in the place of the one before, and returns it.
+func (i *issuer) issue(t *testing.T, name string) []byte {
+	t.Helper()
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "system:" + name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", "c1.fleet.svc"},
+	}
+	if name == "admin" {
+		template.Subject = pkix.Name{CommonName: name, Organization: []string{"system:masters"}}
+	}
+	return i.write(t, name, template)
+}
+
+// write signs a certificate and replaces both files, each in one step.
+func (i *issuer) write(t *testing.T, name string, template *x509.Certificate) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, signer := i.authority, i.key
+	if signer == nil {
+		parent, signer, i.key = template, key, key
+	}
+	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(time.Now().UnixNano()), true
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(1000*time.Hour)
+	if template.IsCA {
+		template.NotAfter = time.Now().Add(3 * 365 * 24 * time.Hour)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(i.dir, name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(i.file(name, file)+".new", pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(i.file(name, file)+".new", i.file(name, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return der
+}
+
+// presented wants a server to show a certificate.
+func presented(server string, certificate []byte) func() error {
+	return func() error {
+		connection, err := tls.Dial("tcp", strings.TrimPrefix(server, "https://"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate itself is compared
+		if err != nil {
+			return err
+		}
+		defer connection.Close()
+		if !bytes.Equal(connection.ConnectionState().PeerCertificates[0].Raw, certificate) {
+			return errors.New("it shows another certificate")
+		}
+		return nil
+	}
+}
+
+// A cluster whose certificates another program makes follows them when they are renewed, and no component starts again.
+func TestCertificatesOfAnotherProgramAreFollowed(t *testing.T) {
+	components := withoutPods
+	if testing.Short() {
+		components = apiServerOnly
+	}
+	issuer, dir, manifests := newIssuer(t), filepath.Join(t.TempDir(), "c"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"), []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: applied\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--listen", "0.0.0.0", "--pki-dir", issuer.dir, "--manifest", manifests}
+	c := startCluster(t, dir, components, args...)
+	before, server := c.pids(t), c.ready(t).Server
+	if !strings.HasPrefix(server, "https://127.0.0.1:") {
+		t.Errorf("the server is %s, want one that its own clients reach", server)
+	}
+	if _, err := c.admin(t).CoreV1().Namespaces().Get(context.Background(), "applied", metav1.GetOptions{}); err != nil {
+		t.Errorf("the manifest is not applied when the cluster is ready: %v", err)
+	}
+
+	within(t, patience, "a renewed certificate is served", presented(server, issuer.issue(t, controlplane.APIServer)))
+	for _, name := range []string{"admin", controlplane.ControllerManager, controlplane.Scheduler} {
+		issuer.issue(t, name)
+	}
+	if _, err := c.admin(t).CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the administrator with a renewed certificate: %v", err)
+	}
+	// The program's own command signs with the authority that cert-manager made.
+	if _, err := c.as(t, "alice", "system:masters").CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
+		t.Errorf("a kubeconfig that the program made: %v", err)
+	}
+	status, _ := c.status(t)
+	for name, component := range status.Components {
+		if !component.Healthy || component.Restarts != 0 {
+			t.Errorf("%s: healthy %t, restarts %d", name, component.Healthy, component.Restarts)
+		}
+	}
+	if after := c.pids(t); !slices.Equal(sorted(before), sorted(after)) {
+		t.Errorf("processes %v are now %v", before, after)
+	}
+	c.stop(t)
+
+	if _, stderr, code := simcluster(t, "start", "--data-dir", dir, "--exit-with-parent=false"); code != 2 || !strings.Contains(stderr, "--pki-dir") {
+		t.Errorf("without its PKI: exit code %d, %s", code, stderr)
+	}
+	if err := os.Remove(issuer.file("admin", "tls.key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := simcluster(t, append([]string{"start", "--data-dir", dir}, args...)...); code != 2 || !strings.Contains(stderr, issuer.file("admin", "tls.key")) {
+		t.Errorf("without a key: exit code %d, %s", code, stderr)
+	}
+}
+
+func sorted(pids []int) []int {
+	pids = slices.Clone(pids)
+	slices.Sort(pids)
+	return pids
+}
+
+// The names of a Service are in the certificate that the cluster makes itself.
+func TestServingNames(t *testing.T) {
+	c := startCluster(t, filepath.Join(t.TempDir(), "c"), apiServerOnly, "--listen", "0.0.0.0", "--serving-name", "c1.fleet.svc", "--serving-name", "192.0.2.7")
+	connection, err := tls.Dial("tcp", strings.TrimPrefix(c.ready(t).Server, "https://"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only its names are looked at
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	served := connection.ConnectionState().PeerCertificates[0]
+	for _, name := range []string{"c1.fleet.svc", "192.0.2.7", "localhost", "127.0.0.1", "kubernetes.default.svc"} {
+		if err := served.VerifyHostname(name); err != nil {
+			t.Error(fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	if _, err := c.admin(t).CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+}

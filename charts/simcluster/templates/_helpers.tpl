@@ -1,0 +1,65 @@
+{{/* Objects are called after the release, because a namespace may have other charts' as well. */}}
+{{- define "simcluster.name" -}}
+{{ .Release.Name }}
+{{- end }}
+
+{{- define "simcluster.clusterName" -}}
+{{ .Values.clusterName | default .Release.Name }}
+{{- end }}
+
+{{- define "simcluster.selector" -}}
+app.kubernetes.io/name: hollowfleet-simcluster
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "simcluster.labels" -}}
+{{ include "simcluster.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: hollowfleet
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The name of an image, from registry, repository, tag and digest: (list IMAGE $). */}}
+{{- define "simcluster.image" -}}
+{{- $root := index . 1 -}}
+{{- with index . 0 -}}
+{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* The name of the Secret with the kubeconfig for the hub. */}}
+{{- define "simcluster.hubSecret" -}}
+{{ .Values.hub.kubeconfigSecret | default .Values.hub.bootstrapKubeconfigSecret | default (print .Release.Name "-bootstrap") }}
+{{- end }}
+
+{{/* Who makes the certificates: certManager or selfSigned. A cluster goes on with the authority that it has begun with, so an upgrade
+after cert-manager was installed, or removed, changes nothing. */}}
+{{- define "simcluster.tls" -}}
+{{- $before := dig "metadata" "annotations" "hollowfleet.io/certificates" "" (lookup "apps/v1" "StatefulSet" .Release.Namespace .Release.Name | default dict) -}}
+{{- if ne .Values.tls.mode "auto" -}}
+{{- .Values.tls.mode -}}
+{{- else if $before -}}
+{{- $before -}}
+{{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" -}}
+certManager
+{{- else -}}
+selfSigned
+{{- end -}}
+{{- end }}
+
+{{/* The names of the API server beside localhost, one a line. */}}
+{{- define "simcluster.servingNames" -}}
+{{ .Release.Name }}
+{{ .Release.Name }}.{{ .Release.Namespace }}
+{{ .Release.Name }}.{{ .Release.Namespace }}.svc
+{{ .Release.Name }}.{{ .Release.Namespace }}.svc.cluster.local
+{{- range .Values.servingNames }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The names of the Certificates, which are those of the directories that simcluster looks for, and the agent's. */}}
+{{- define "simcluster.certificates" -}}
+ca kube-apiserver kube-apiserver-kubelet-client kube-controller-manager kube-scheduler admin agent
+{{- end }}

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// simulated is the release of the simulated cluster, its Cluster on the hub and its namespace in c1.
+	simulated = "c7"
+	// most is what a simulated cluster may take at rest, with its agent.
+	most = 350 * mebibyte
+)
+
+// holdsASimulatedCluster adds a cluster that is a pod of c1, and takes it away again.
+func holdsASimulatedCluster() {
+	It("should hold a simulated cluster as a pod, by the README's commands", func(ctx SpecContext) {
+		restricted(ctx, c1, simulated)
+		makeVolume(ctx)
+		started := time.Now()
+		readme(ctx, simulatedCluster, "KIND=c1", "KIND="+c1.name, "https://HUB:6443", "https://"+hub.nodeName()+":6443")
+		Eventually(condition(ctx, simulated, v1alpha1.ReadyCondition)).Should(HavePrefix("True"))
+		figure("a simulated cluster as a pod, from make images-load to Ready", seconds(started))
+
+		By("giving it machines, whose pods run in c1")
+		inside := lookInto(ctx)
+		started = time.Now()
+		readme(ctx, firstMachines, "c1", simulated)
+		Eventually(readyKubelets(ctx, inside)).Should(ConsistOf(older, older))
+		figure("2 hollow nodes in it, from kubectl apply to Ready", seconds(started))
+		pods := hollowNodePodsIn(ctx, c1, simulated)
+		Expect(pods).To(HaveLen(2))
+		for _, pod := range pods {
+			Expect(pod.Spec.NodeName).To(Equal(c1.nodeName()), "the node of kind runs it")
+			err := c1.client.Get(ctx, client.ObjectKey{Name: pod.Name}, &corev1.Node{})
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "its Node is in the simulated cluster alone: %v", err)
+			Expect(inside.client.Get(ctx, client.ObjectKey{Name: pod.Name}, &corev1.Node{})).To(Succeed())
+		}
+
+		used := memoryOf(ctx, c1, simulated, client.MatchingLabels{"app.kubernetes.io/name": "hollowfleet-simcluster"})
+		Expect(used).To(HaveLen(1))
+		figure("memory of its pod, agent included, with 2 nodes (budget: 350 MiB)",
+			fmt.Sprintf("%.0f MiB (RSS %.0f)", float64(used[0].WorkingSetBytes)/mebibyte, float64(used[0].RSSBytes)/mebibyte))
+		Expect(used[0].RSSBytes).To(BeNumerically("<=", most))
+	})
+
+	It("should keep the simulated cluster's nodes when its pod is lost", func(ctx SpecContext) {
+		before := uids(hollowNodePodsIn(ctx, c1, simulated))
+		run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace c7 delete pod c7-0 --wait\n"+
+			"kubectl --kubeconfig c1.kubeconfig --namespace c7 rollout status statefulset c7 --timeout 3m\n")
+		working(ctx, simulated)
+		inside := lookInto(ctx)
+		Eventually(readyKubelets(ctx, inside)).Should(ConsistOf(older, older))
+		Expect(uids(hollowNodePodsIn(ctx, c1, simulated))).To(Equal(before))
+	})
+
+	It("should leave nothing of the simulated cluster when it is removed in order", func(ctx SpecContext) {
+		run(ctx, "kubectl --namespace c7 delete machinedeployments --all --wait\n")
+		Eventually(func() []corev1.Pod { return hollowNodePodsIn(ctx, c1, simulated) }).Should(BeEmpty())
+		run(ctx, "kubectl hollow cluster remove c7 --yes\n"+
+			"helm --kubeconfig c1.kubeconfig uninstall c7 --namespace c7 --wait\n"+
+			"kubectl --kubeconfig c1.kubeconfig delete namespace c7 --wait\n"+
+			"kubectl delete namespace c7 --wait\n")
+		working(ctx, "c1", "c2")
+	})
+}
+
+// makeVolume makes a volume for the data: the image of the nodes that is built here has nothing that provisions one.
+func makeVolume(ctx context.Context) {
+	GinkgoHelper()
+	Expect(c1.exec("mkdir", "-p", "/var/local/c7")).To(Succeed())
+	Expect(c1.exec("chown", "65532:65532", "/var/local/c7")).To(Succeed())
+	shellIn(ctx, c1.kubeconfig, `kubectl apply -f - <<END
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: c7}
+spec:
+  capacity: {storage: 2Gi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: standard
+  hostPath: {path: /var/local/c7}
+  claimRef: {namespace: c7, name: data-c7-0}
+END
+`)
+}
+
+// lookInto makes a kubeconfig for the simulated cluster, as the notes of its release say, and forwards a port to its API server for
+// as long as the spec runs.
+func lookInto(ctx context.Context) *kindCluster {
+	GinkgoHelper()
+	content := run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace c7 exec c7-0 --container simcluster -- "+
+		"/simcluster kubeconfig --data-dir /var/lib/simcluster/cluster --user admin --group system:masters\n")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	Expect(listener.Close()).To(Succeed())
+	_, port, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(work, simulated+".kubeconfig")
+	Expect(os.WriteFile(path, []byte(strings.ReplaceAll(content, "https://127.0.0.1:6443", "https://"+address)), 0o600)).To(Succeed())
+
+	forward := exec.Command(filepath.Join(os.Getenv("HOLLOWFLEET_E2E_PATH"), "kubectl"), "--kubeconfig", c1.kubeconfig, //nolint:noctx // it ends with the spec
+		"--namespace", simulated, "port-forward", "service/"+simulated, port+":6443")
+	forward.Stdout, forward.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(forward.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = forward.Process.Kill()
+		_ = forward.Wait()
+	})
+	inside := &kindCluster{name: simulated, kubeconfig: path}
+	inside.config, err = clientcmd.BuildConfigFromFlags("", path)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() (err error) {
+		inside.client, err = client.New(inside.config, client.Options{Scheme: scheme()})
+		return err
+	}).Should(Succeed(), "the port is not forwarded")
+	return inside
+}
+
+func uids(pods []corev1.Pod) map[string]types.UID {
+	all := map[string]types.UID{}
+	for _, pod := range pods {
+		all[pod.Name] = pod.UID
+	}
+	return all
+}
