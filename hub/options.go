@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
@@ -209,11 +210,13 @@ func cacheOptions() cache.Options {
 		// A kind that no controller watches is read live or not at all, never cached by accident.
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
-			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
-			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
-			&rbacv1.ClusterRole{}:        {Label: made},
-			&rbacv1.ClusterRoleBinding{}: {Label: made},
+			// Which Nodes a run hits, 500 of them, is for its agent and for users.
+			&v1alpha1.NodeDisruptionRun{}: {Transform: disruption.Shrink},
+			&coordinationv1.Lease{}:       named(v1alpha1.AgentLeaseName),
+			&rbacv1.RoleBinding{}:         named(cluster.AgentRole),
+			&corev1.ServiceAccount{}:      named(v1alpha1.AgentServiceAccount),
+			&rbacv1.ClusterRole{}:         {Label: made},
+			&rbacv1.ClusterRoleBinding{}:  {Label: made},
 			&certificatesv1.CertificateSigningRequest{}: {
 				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 			},

@@ -28,6 +28,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/autoscaler"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/csrapprover"
+	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
@@ -151,7 +152,8 @@ func ensureNamespace(ctx context.Context, options Options) error {
 func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	follow := manager.RunnableFunc(func(ctx context.Context) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
-			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{})
+			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
+			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{})
 	})
 	if err := hub.Add(follow); err != nil {
 		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
@@ -200,9 +202,13 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
+	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Clock: now})
+	if err != nil {
+		return err
+	}
 	for _, setup := range []func(ctrl.Manager, controller.Options) error{
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager, fleets.SetupWithManager,
-		autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
+		disruptions.SetupWithManager, autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
 	} {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,

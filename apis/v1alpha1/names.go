@@ -15,6 +15,10 @@ const (
 	// MachineTemplateHashLabel tells the MachineSets of one MachineDeployment, and their Machines, apart.
 	// Written by the hub.
 	MachineTemplateHashLabel = "hollowfleet.io/machine-template-hash"
+	// NodeDisruptionNameLabel, on a NodeDisruptionRun, names the NodeDisruption that it was made for.
+	NodeDisruptionNameLabel = "hollowfleet.io/node-disruption-name"
+	// NodeDisruptionPreviewLabel, on a NodeDisruptionRun, says that it only shows what would be hit, and never begins.
+	NodeDisruptionPreviewLabel = "hollowfleet.io/node-disruption-preview"
 	// ManagedByLabel with the value ManagedByHub marks what the hub created and may therefore change.
 	ManagedByLabel = "hollowfleet.io/managed-by"
 	// MachineNameLabel names the Machine that a pod or Secret of the workload cluster serves. Written by the agent.

@@ -283,6 +283,9 @@ type NodeDisruptionRunStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
+	// preview is which Nodes would be hit, as long as the run has not begun.
+	// +optional
+	Preview *NodePreview `json:"preview,omitempty"`
 	// expectations are how far each of the spec's is met, in the same order.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

@@ -17,6 +17,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&MachineSet{}, &MachineSetList{},
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineFleet{}, &MachineFleetList{},
+		&NodeDisruption{}, &NodeDisruptionList{},
 		&NodeDisruptionRun{}, &NodeDisruptionRunList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -193,3 +193,26 @@ func (r NodeDisruptionRun) MarshalJSON() ([]byte, error) {
 	type plain NodeDisruptionRun
 	return json.Marshal(plain(r))
 }
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (d *NodeDisruption) NotDecoded() string { return d.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (d *NodeDisruption) UnmarshalJSON(data []byte) error {
+	type plain NodeDisruption
+	var decoded plain
+	problem, header, err := decodeObject(data, &decoded)
+	if *d = NodeDisruption(decoded); problem != "" {
+		*d = NodeDisruption{TypeMeta: header.TypeMeta, ObjectMeta: header.ObjectMeta, DecodeError: problem}
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (d NodeDisruption) MarshalJSON() ([]byte, error) {
+	if d.DecodeError != "" {
+		return nil, encodeError("NodeDisruption", d.ObjectMeta, d.DecodeError)
+	}
+	type plain NodeDisruption
+	return json.Marshal(plain(d))
+}

@@ -53,6 +53,10 @@ func TestColumns(t *testing.T) {
 			{"Clusters", 9, false}, {"Updated", 1, false}, {"Failed", 1, false}, {"Held", 2, false}, {"Kubelet", "v1.36.2", false},
 			{"Message", "one has failed", true}, {age, nil, false},
 		}},
+		"nodedisruptions": {"nodedisruption", []column{
+			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Clusters", 5, false}, {"Selected", 9, false}, {"Injected", 8, false},
+			{"Observed", 7, false}, {"Recovered", 6, false}, {"Message", "it runs", true}, {age, nil, false},
+		}},
 		"nodedisruptionruns": {"nodedisruptionrun", []column{
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Selected", 9, false}, {"Injected", 8, false},
 			{"Observed", 7, false}, {"Recovered", 6, false}, {"Message", "it runs", true}, {age, nil, false},
@@ -83,5 +87,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(7), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(8), "each kind has its columns here")
 }

@@ -42,6 +42,11 @@ const minimalRun = `{faults: [{type: NotReady}], timing: {duration: 1m}}`
 var unseenRun = "\nstatus: {phase: Pending, " +
 	strings.ReplaceAll(unknownReady, "%s", "The agent has not looked at this run yet") + "}"
 
+// The same of a NodeDisruption.
+const minimalDisruption = `{clusterSelector: {}, faults: [{type: NotReady}], timing: {duration: 1m}}`
+
+var unseenDisruption = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this disruption yet") + "}"
+
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
 func TestDefaults(t *testing.T) {
@@ -80,13 +85,17 @@ spec: ` + defaultedFleet + `, rolloutStrategy: {type: Progressive, progressive: 
 spec: ` + defaultedFleet + `, rolloutStrategy: {type: ProgressivePerGroup, progressivePerGroup: {` + defaultedConfig + `}}` + unseenFleet},
 		"fleet-in-place": {"MachineFleet", strings.ReplaceAll(minimalFleet, "template: {spec: {selector", "template: {spec: {strategy: {type: InPlace, inPlace: {}}, selector") + "}", `
 spec: ` + strings.ReplaceAll(defaultedFleet, "type: RollingUpdate", "type: InPlace, inPlace: {trigger: Auto}") + `, rolloutStrategy: {type: All}` + unseenFleet},
+		"disruption": {"NodeDisruption", minimalDisruption, `
+spec: {clusterSelector: {}, target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}}` + unseenDisruption},
+		"disruption-expectation": {"NodeDisruption", minimalDisruption[:len(minimalDisruption)-1] + `, expectations: [{type: Condition, condition: {type: Ready}, within: 30s}]}`, `
+spec: {clusterSelector: {}, target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}` + unseenDisruption},
 		"run": {"NodeDisruptionRun", minimalRun, `
 spec: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}}` + unseenRun},
 		"run-expectation": {"NodeDisruptionRun", minimalRun[:len(minimalRun)-1] + `, expectations: [{type: Condition, condition: {type: Ready}, within: 30s}]}`, `
 spec: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}` + unseenRun},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
-		if test.kind != "Cluster" && test.kind != "MachineFleet" {
+		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" {
 			header += ", namespace: default"
 		}
 		header += "}\n"

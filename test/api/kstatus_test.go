@@ -22,13 +22,14 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"MachineSet":        {minimalBody + "}", status.InProgressStatus},
 		"MachineDeployment": {minimalBody + "}", status.InProgressStatus},
 		"MachineFleet":      {minimalFleet + "}", status.InProgressStatus},
+		"NodeDisruption":    {minimalDisruption, status.InProgressStatus},
 		"NodeDisruptionRun": {minimalRun, status.InProgressStatus},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			written := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + kind + "\nmetadata: {name: kstatus"
-			if kind != "Cluster" && kind != "MachineFleet" {
+			if kind != "Cluster" && kind != "MachineFleet" && kind != "NodeDisruption" {
 				written += ", namespace: default"
 			}
 			written += "}\nspec: " + test.spec

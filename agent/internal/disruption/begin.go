@@ -15,7 +15,11 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
+
+// mostWarnings is how many warnings a preview has, and mostWarning how many characters each.
+const mostWarnings, mostWarning = 8, 512
 
 // begin chooses the Nodes of a run when it is time.
 func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) v1alpha1.NodeDisruptionRunStatus {
@@ -28,10 +32,9 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, err.Error()
 		return status
 	}
-	preview := fmt.Sprintf("would hit %s", named(selected))
-	if warnings := effect.Warnings(); len(warnings) > 0 {
-		preview += "; " + strings.Join(warnings, "; ")
-	}
+	warnings := effect.Warnings()
+	status.Preview = previewOf(selected, warnings)
+	preview := strings.Join(append([]string{"would hit " + named(selected)}, warnings...), "; ")
 	due := run.CreationTimestamp.Add(run.Spec.Timing.StartAfter.Duration)
 	switch {
 	case run.Spec.Paused:
@@ -49,6 +52,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		}
 		start = start.Truncate(time.Second).Add(time.Second)
 		begins, ends := metav1.NewTime(start), metav1.NewTime(start.Add(run.Spec.Timing.Duration.Duration).Truncate(time.Second))
+		status.Preview = nil
 		status.StartTime, status.EndTime, status.Selected = &begins, &ends, int32(len(selected))
 		for _, name := range selected {
 			status.Nodes = append(status.Nodes, v1alpha1.DisruptedNode{Name: name, BootID: w.Nodes[name].Status.NodeInfo.BootID})
@@ -179,6 +183,16 @@ func orEverything(selector *metav1.LabelSelector) *metav1.LabelSelector {
 		return &metav1.LabelSelector{}
 	}
 	return selector
+}
+
+// previewOf is which Nodes would be hit.
+func previewOf(selected, warnings []string) *v1alpha1.NodePreview {
+	sorted := slices.Sorted(slices.Values(selected))
+	preview := &v1alpha1.NodePreview{Selected: int32(len(sorted)), Nodes: sorted[:min(len(sorted), mostNames)]}
+	for _, warning := range warnings[:min(len(warnings), mostWarnings)] {
+		preview.Warnings = append(preview.Warnings, conditions.Shorten(warning, mostWarning))
+	}
+	return preview
 }
 
 // named counts Nodes, and names the first ones.

@@ -166,7 +166,7 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 	}
 	status.Verdict = verdict(run, &status)
 	status.Message = conditions.Shorten(status.Message, conditions.MaxMessage)
-	conclude(run, &status, w.Now)
+	conditions.ConcludeDisruption(&status.Conditions, status.Phase, status.Message, run.Generation, w.Now)
 	return status
 }
 
@@ -186,29 +186,4 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
 	}
-}
-
-// The facts of which a run's conditions are made.
-const (
-	completed = "Completed"
-	failed    = "Failed"
-)
-
-// table is what a run asks for to be Ready.
-var table = []conditions.Part{
-	{Type: failed, Wanted: metav1.ConditionFalse, Optional: true, Terminal: true},
-	{Type: completed, Wanted: metav1.ConditionTrue},
-}
-
-// conclude writes the conditions of a run.
-func conclude(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus, now time.Time) {
-	fact := metav1.Condition{Type: completed, Status: metav1.ConditionFalse, Reason: string(status.Phase), Message: status.Message}
-	switch status.Phase {
-	case v1alpha1.NodeDisruptionCompleted:
-		fact.Status = metav1.ConditionTrue
-	case v1alpha1.NodeDisruptionFailed:
-		fact.Type, fact.Status = failed, metav1.ConditionTrue
-	case v1alpha1.NodeDisruptionPending, v1alpha1.NodeDisruptionRunning, v1alpha1.NodeDisruptionPaused:
-	}
-	conditions.Conclude(&status.Conditions, []metav1.Condition{fact}, table, run.Generation, now)
 }

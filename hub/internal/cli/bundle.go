@@ -35,6 +35,8 @@ var content = []struct {
 	{"machinedeployments.json", func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }, nil},
 	{"machinesets.json", func() client.ObjectList { return &v1alpha1.MachineSetList{} }, nil},
 	{"machines.json", func() client.ObjectList { return &v1alpha1.MachineList{} }, nil},
+	{"nodedisruptions.json", func() client.ObjectList { return &v1alpha1.NodeDisruptionList{} }, nil},
+	{"nodedisruptionruns.json", func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }, nil},
 	{"namespaces.json", func() client.ObjectList { return &corev1.NamespaceList{} }, func(object client.Object) bool {
 		return object.GetLabels()[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
 	}},

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
 
@@ -134,7 +134,7 @@ func (s State) remove(ctx context.Context, owned *owneddir.Directory) ([]string,
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return nil, fmt.Errorf("reading the state of the fleet in %s: clusters: %q is not a name: %s", owned.Path(), name, problems[0])
 		}
-		if err := simcluster.Delete(ctx, s.Simcluster, filepath.Join(owned.Path(), name)); err != nil {
+		if err := process.DeleteCluster(ctx, s.Simcluster, filepath.Join(owned.Path(), name)); err != nil {
 			return nil, err
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -73,7 +72,7 @@ type Fleet struct {
 	options Options
 
 	// Hub is the hub's control plane, HubConfig and HubClient its administrator's, HubProcess the hub itself.
-	Hub        *simcluster.Cluster
+	Hub        *process.Cluster
 	HubConfig  *rest.Config
 	HubClient  client.WithWatch
 	HubProcess *process.Process
@@ -88,7 +87,7 @@ type Fleet struct {
 type Member struct {
 	Name string
 	// Cluster is its control plane, Client its administrator's client, Agent its agent.
-	Cluster *simcluster.Cluster
+	Cluster *process.Cluster
 	Client  client.WithWatch
 	Agent   *process.Process
 }
@@ -167,7 +166,7 @@ func (f *Fleet) up(ctx context.Context) error {
 
 func (f *Fleet) startHub(ctx context.Context) error {
 	var err error
-	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, simcluster.HubComponents); err != nil {
+	if f.Hub, f.HubClient, err = f.startControlPlane(ctx, hubName, process.HubComponents); err != nil {
 		return err
 	}
 	if f.HubConfig, err = f.Hub.RESTConfig(); err != nil {
@@ -189,7 +188,7 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	return config.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
 }
 
-func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*simcluster.Cluster, client.WithWatch, error) {
+func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {
 	var args []string
 	if f.options.ControlPlaneArgs != nil {
 		var err error
@@ -197,7 +196,7 @@ func (f *Fleet) startControlPlane(ctx context.Context, name string, components [
 			return nil, nil, fmt.Errorf("choosing the arguments of the control plane of %s: %w", name, err)
 		}
 	}
-	cluster, err := simcluster.Start(ctx, simcluster.Options{
+	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: f.dir(name), LogFile: LogFile(f.options.Dir, clusterPrefix+name), KubeconfigDir: f.kubeconfigDir(name), Binary: f.binary("simcluster"), Components: components,
 		Images: map[string]string{HollowNodeImage: f.options.BinDir}, Detached: f.options.Detached,
 		Args: args,
@@ -273,8 +272,8 @@ func (f *Fleet) Down() error {
 	return errors.Join(append(problems, err)...)
 }
 
-func (f *Fleet) controlPlanes() []*simcluster.Cluster {
-	var all []*simcluster.Cluster
+func (f *Fleet) controlPlanes() []*process.Cluster {
+	var all []*process.Cluster
 	for _, member := range f.Members {
 		if member.Cluster != nil {
 			all = append(all, member.Cluster)

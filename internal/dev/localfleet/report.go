@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 )
 
 // Report is what there is of a fleet right now.
@@ -64,7 +63,7 @@ func ReadReport(dir string) (Report, error) {
 func controlPlane(dir string) ControlPlane {
 	plane := ControlPlane{Name: filepath.Base(dir)}
 	// A control plane that is not ready, or has ended, has no such file.
-	if ready, err := simcluster.ReadReady(dir); err == nil {
+	if ready, err := process.ReadReady(dir); err == nil {
 		plane.Server, plane.Version, plane.Kubeconfig = ready.Server, ready.Version, ready.AdminKubeconfig
 	}
 	return plane

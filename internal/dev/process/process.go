@@ -1,4 +1,4 @@
-// Package process starts the programs of a local fleet, watches them and ends them.
+// Package process starts the programs of a local fleet, whole simulated control planes among them, watches them and ends them.
 package process
 
 import (

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/config"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
@@ -61,7 +61,7 @@ func Binary(name string) (string, error) {
 
 // Environment is a control plane with Hollowfleet's kinds installed.
 type Environment struct {
-	Cluster *simcluster.Cluster
+	Cluster *process.Cluster
 	// Config is the administrator's client configuration, without rate limits.
 	Config *rest.Config
 	// Client is the administrator's uncached client.
@@ -84,8 +84,8 @@ func Start(ctx context.Context) (*Environment, error) {
 	environment := &Environment{binary: binary, dir: dir}
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
-	environment.Cluster, err = simcluster.Start(ctx, simcluster.Options{
-		Name: "test", Dir: environment.data(), Binary: binary, Components: simcluster.HubComponents,
+	environment.Cluster, err = process.StartCluster(ctx, process.ClusterOptions{
+		Name: "test", Dir: environment.data(), Binary: binary, Components: process.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
 		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
 		Args: []string{"--controller-manager-arg", "node-monitor-grace-period=1h"},
@@ -120,7 +120,7 @@ func (e *Environment) Stop() error { return errors.Join(e.Cluster.Stop(), e.remo
 func (e *Environment) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
-	return errors.Join(simcluster.Delete(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
+	return errors.Join(process.DeleteCluster(ctx, e.binary, e.data()), os.RemoveAll(e.dir))
 }
 
 // Long leaves the rest of a test to "make test-long": "make test" runs go test with -short.

@@ -25,7 +25,9 @@ func TestOfADisruptionOnlyThePauseIsChanged(t *testing.T) {
 	disruption := v1alpha1.Disruption{Faults: []disrupt.Fault{{Type: disrupt.NotReady}}, Timing: v1alpha1.DisruptionTiming{Duration: metav1.Duration{Duration: time.Minute}}}
 	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "fixed"}}
 	run.Spec.Disruption = disruption
-	for _, object := range []client.Object{run} {
+	disrupted := &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
+	disrupted.Spec.Disruption = disruption
+	for _, object := range []client.Object{run, disrupted} {
 		g.Expect(c.Create(t.Context(), object)).To(Succeed())
 		change := func(patch string) error {
 			return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)

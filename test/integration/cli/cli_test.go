@@ -18,7 +18,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -170,7 +169,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 }
 
 // agent starts the agent of a workload cluster with the kubeconfig that the join command wrote.
-func (p *person) agent(name string, workload *simcluster.Cluster) {
+func (p *person) agent(name string, workload *process.Cluster) {
 	p.t.Helper()
 	target, err := workload.Kubeconfig(p.t.Context(), "hollowfleet-agent", "hollowfleet:agents")
 	p.Expect(err).NotTo(HaveOccurred())
@@ -191,14 +190,14 @@ func (p *person) agent(name string, workload *simcluster.Cluster) {
 }
 
 // workload starts a cluster beside the fleet and gives the agent its roles there.
-func (p *person) workload(name string) *simcluster.Cluster {
+func (p *person) workload(name string) *process.Cluster {
 	p.t.Helper()
 	bin, err := testenv.BinDir()
 	p.Expect(err).NotTo(HaveOccurred())
 	dir := filepath.Join(p.temp, name)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cluster, err := simcluster.Start(ctx, simcluster.Options{
+	cluster, err := process.StartCluster(ctx, process.ClusterOptions{
 		Name: name, Dir: dir, LogFile: dir + ".log", KubeconfigDir: dir + "-kubeconfigs", Binary: p.program("simcluster"), Images: map[string]string{localfleet.HollowNodeImage: bin},
 	})
 	p.Expect(err).NotTo(HaveOccurred())
@@ -206,7 +205,7 @@ func (p *person) workload(name string) *simcluster.Cluster {
 		if err := cluster.Stop(); err != nil {
 			p.t.Error(err)
 		}
-		if err := simcluster.Delete(context.Background(), p.program("simcluster"), dir); err != nil {
+		if err := process.DeleteCluster(context.Background(), p.program("simcluster"), dir); err != nil {
 			p.t.Error(err)
 		}
 	})

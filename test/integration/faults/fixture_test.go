@@ -17,7 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
+	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
@@ -33,7 +33,7 @@ const (
 )
 
 // pause suspends a component with SIGSTOP until the returned function is called, or the spec ends.
-func pause(ctx context.Context, cluster *simcluster.Cluster, component string) (resume func(context.Context)) {
+func pause(ctx context.Context, cluster *process.Cluster, component string) (resume func(context.Context)) {
 	GinkgoHelper()
 	Expect(cluster.Component(ctx, "pause", component)).To(Succeed())
 	paused := true

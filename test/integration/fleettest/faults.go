@@ -10,7 +10,6 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
-	"github.com/hollowfleet/hollowfleet/internal/dev/simcluster"
 	"github.com/hollowfleet/hollowfleet/test/wire"
 )
 
@@ -132,7 +131,7 @@ func signal(victim *process.Process, way Way) (Mend, error) {
 }
 
 // breakComponent breaks a process of a control plane, which starts again by itself what was killed.
-func breakComponent(ctx context.Context, cluster *simcluster.Cluster, component string, way Way) (Mend, error) {
+func breakComponent(ctx context.Context, cluster *process.Cluster, component string, way Way) (Mend, error) {
 	if way == Kill {
 		return func(context.Context) error { return nil }, cluster.Component(ctx, "kill", component)
 	}

@@ -1,6 +1,4 @@
-// Package simcluster runs the simcluster program: a whole Kubernetes control plane as local processes. It
-// knows the program by its command line and its ready.json only.
-package simcluster
+package process
 
 import (
 	"context"
@@ -19,8 +17,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 // HubComponents are the components that a hub needs: nothing is scheduled there.
@@ -32,8 +28,8 @@ const (
 	stopGrace = 30 * time.Second
 )
 
-// Options say which control plane to start.
-type Options struct {
+// ClusterOptions say which control plane to start.
+type ClusterOptions struct {
 	// Name of the simulated cluster.
 	Name string
 	// Dir keeps its data, and nothing else; a second start on the same Dir goes on with it.
@@ -46,7 +42,7 @@ type Options struct {
 	Components []string
 	// Images maps an image name to the directory whose programs its podhost runs for it.
 	Images map[string]string
-	// Detached lets the cluster outlive this process.
+	// Detached lets the cluster outlive this
 	Detached bool
 	// Args are further arguments of "simcluster start".
 	Args []string
@@ -70,17 +66,17 @@ type Component struct {
 	Log string `json:"log"`
 }
 
-// Cluster is a running control plane.
+// Cluster is a running control plane: the simcluster program, which is known by its command line and its ready.json only.
 type Cluster struct {
-	options         Options
+	options         ClusterOptions
 	adminKubeconfig string
 	// Process is the supervisor.
-	Process *process.Process
+	Process *Process
 }
 
-// Start starts a cluster and waits until it is ready or ctx is done. A cluster that does not become ready is
+// StartCluster starts a cluster and waits until it is ready or ctx is done. A cluster that does not become ready is
 // ended.
-func Start(ctx context.Context, options Options) (*Cluster, error) {
+func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error) {
 	args := []string{"start", "--name", options.Name, "--data-dir", options.Dir}
 	if len(options.Components) > 0 {
 		args = append(args, "--components", strings.Join(options.Components, ","))
@@ -91,7 +87,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Detached {
 		args = append(args, "--exit-with-parent=false")
 	}
-	supervisor, err := process.Start(process.Spec{
+	supervisor, err := Start(Spec{
 		Name: "cluster " + options.Name, Path: options.Binary, Args: append(args, options.Args...),
 		LogFile: options.LogFile, Detached: options.Detached,
 	})
@@ -185,9 +181,9 @@ func run(ctx context.Context, binary, dir string, args ...string) error {
 // Stop ends the cluster; its data stays.
 func (c *Cluster) Stop() error { return c.Process.Stop(stopGrace) }
 
-// Delete removes the files of a cluster that has ended, also those that it has outside of its directory. What others
+// DeleteCluster removes the files of a cluster that has ended, also those that it has outside of its directory. What others
 // put into its directory stays.
-func Delete(ctx context.Context, binary, dir string) error {
+func DeleteCluster(ctx context.Context, binary, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return nil // It has never been started.

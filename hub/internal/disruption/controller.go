@@ -1,0 +1,168 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;nodedisruptions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptions/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list;watch;create;patch;delete
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache and writes; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	Clock  clock.PassiveClock
+}
+
+// Controller keeps the runs of NodeDisruptions.
+type Controller struct{ Deps }
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Live == nil || deps.Clock == nil {
+		return nil, errors.New("making the disruption controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Status implements reconciler.Logic.
+func (c *Controller) Status(disruption *v1alpha1.NodeDisruption) any { return &disruption.Status }
+
+// Reconcile implements reconciler.Logic. The time for which runs are made is noted when all of them are there.
+func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDisruption) (reconciler.Next, error) {
+	if disruption.DeletionTimestamp != nil {
+		return reconciler.Next{}, nil
+	}
+	world := World{Now: c.Clock.Now(), Disruption: disruption}
+	clusters, runs := &v1alpha1.ClusterList{}, &v1alpha1.NodeDisruptionRunList{}
+	if err := errors.Join(
+		c.Client.List(ctx, clusters),
+		c.Client.List(ctx, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: disruption.Name}),
+	); err != nil {
+		return reconciler.Next{}, fmt.Errorf("listing clusters and runs: %w", err)
+	}
+	for _, cluster := range clusters.Items {
+		if cluster.DecodeError == "" {
+			world.Clusters = append(world.Clusters, cluster)
+		}
+	}
+	for _, run := range runs.Items {
+		if metav1.IsControlledBy(&run, disruption) {
+			world.Runs = append(world.Runs, run)
+		}
+	}
+	decision := Decide(&world)
+	before := disruption.Status.LastScheduleTime
+	disruption.Status = decision.Status
+	if err := c.act(ctx, disruption, decision); err != nil {
+		disruption.Status.LastScheduleTime = before
+		return reconciler.Next{}, err
+	}
+	next := reconciler.Next{}
+	if !decision.Next.IsZero() {
+		next = next.NoLaterThan(max(decision.Next.Sub(world.Now), time.Second))
+	}
+	return next, nil
+}
+
+// act carries a decision out. A cluster whose run cannot be written stops no other one.
+func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruption, decision Decision) error {
+	var problems []error
+	for i := range decision.Create {
+		problems = append(problems, c.create(ctx, disruption, &decision.Create[i]))
+	}
+	for _, change := range []struct {
+		runs   []v1alpha1.NodeDisruptionRun
+		paused bool
+	}{{decision.Pause, true}, {decision.Resume, false}} {
+		for i := range change.runs {
+			run := &change.runs[i]
+			patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"spec":{"paused":%t}}`, change.paused))
+			if err := c.Client.Patch(ctx, run, patch); client.IgnoreNotFound(err) != nil {
+				problems = append(problems, fmt.Errorf("pausing or resuming node disruption run %s/%s: %w", run.Namespace, run.Name, err))
+			}
+		}
+	}
+	for i := range decision.Delete {
+		run := &decision.Delete[i]
+		if err := c.Client.Delete(ctx, run, client.Preconditions{UID: &run.UID}); client.IgnoreNotFound(err) != nil {
+			problems = append(problems, fmt.Errorf("deleting node disruption run %s/%s: %w", run.Namespace, run.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// create makes a run. One of that name that is another's is left alone, and the cluster is named as a failure; but one of a
+// disruption of the same name that was deleted goes, and is waited for.
+func (c *Controller) create(ctx context.Context, disruption *v1alpha1.NodeDisruption, run *v1alpha1.NodeDisruptionRun) error {
+	err := c.Client.Create(ctx, run)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("creating node disruption run %s/%s: %w", run.Namespace, run.Name, err)
+		}
+		return nil
+	}
+	there := &v1alpha1.NodeDisruptionRun{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(run), there); err != nil {
+		return fmt.Errorf("getting node disruption run %s/%s, which is there already: %w", run.Namespace, run.Name, err)
+	}
+	owner := metav1.GetControllerOf(there)
+	switch {
+	case owner != nil && owner.UID == disruption.UID:
+	case owner != nil && owner.Name == disruption.Name:
+		return fmt.Errorf("waiting for the end of node disruption run %s/%s, whose disruption was deleted", run.Namespace, run.Name)
+	case len(disruption.Status.Failures) < mostFailures:
+		disruption.Status.Failures = append(disruption.Status.Failures, v1alpha1.DisruptionFailure{
+			Cluster: run.Namespace, Message: fmt.Sprintf("left out, because another NodeDisruptionRun has the name %s: delete one of the two", run.Name),
+		})
+	}
+	return nil
+}
+
+// Shrink is a transform of the hub's cache: it leaves out of a run what is known of each Node.
+func Shrink(object any) (any, error) {
+	run, is := object.(*v1alpha1.NodeDisruptionRun)
+	if !is {
+		return object, nil
+	}
+	run.ManagedFields, run.Status.Nodes = nil, nil
+	return run, nil
+}
+
+// SetupWithManager registers the controller.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	ofRun := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, run client.Object) []reconcile.Request {
+		if name := run.GetLabels()[v1alpha1.NodeDisruptionNameLabel]; name != "" {
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+		}
+		return nil
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.NodeDisruption{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodeDisruptionRun{}, ofRun).
+		WithOptions(options).
+		Complete(reconciler.New(mgr.GetClient(), mgr.GetClient(), c))
+	if err != nil {
+		return fmt.Errorf("setting the disruption controller up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+
+// fixture has clusters with a label of their own, and a disruption that chooses them.
+type fixture struct {
+	*WithT
+	t          *testing.T
+	direct     client.WithWatch
+	clusters   []*v1alpha1.Cluster
+	disruption *v1alpha1.NodeDisruption
+	clock      *clocktesting.FakePassiveClock
+	// refuse are the clusters whose runs the API server does not create.
+	refuse map[string]bool
+	runner reconcile.Reconciler
+}
+
+func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruptionSpec)) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
+	name := hubtest.Name()
+	for range clusters {
+		cluster := hubtest.Cluster(t, f.direct)
+		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.ClusterAcceptedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, v1alpha1.FrozenCondition, metav1.ConditionFalse, v1alpha1.ReasonNotFrozen)
+		f.Expect(f.direct.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"`+name+`"}}}`)))).To(Succeed())
+		f.clusters = append(f.clusters, cluster)
+	}
+	f.disruption = &v1alpha1.NodeDisruption{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	f.disruption.Spec.ClusterSelector.MatchLabels = map[string]string{"test": name}
+	f.disruption.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	f.disruption.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
+	if change != nil {
+		change(&f.disruption.Spec)
+	}
+	hubtest.Create(t, f.direct, f.disruption)
+	f.clock = clocktesting.NewFakePassiveClock(f.disruption.CreationTimestamp.Time)
+	intercepted := interceptor.NewClient(f.direct, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if f.refuse[object.GetNamespace()] {
+				return errors.New("refused")
+			}
+			return c.Create(ctx, object, options...)
+		},
+	})
+	logic, err := New(Deps{Client: intercepted, Live: f.direct, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(intercepted, intercepted, logic)
+	return f
+}
+
+func (f *fixture) reconcile() error {
+	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.disruption)})
+	return err
+}
+
+func (f *fixture) status() v1alpha1.NodeDisruptionStatus {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.disruption), f.disruption)).To(Succeed())
+	return f.disruption.Status
+}
+
+func (f *fixture) runs() []v1alpha1.NodeDisruptionRun {
+	f.t.Helper()
+	list := &v1alpha1.NodeDisruptionRunList{}
+	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: f.disruption.Name})).To(Succeed())
+	return list.Items
+}
+
+// say writes the status of a run, as its agent does.
+func (f *fixture) say(run *v1alpha1.NodeDisruptionRun, change func(*v1alpha1.NodeDisruptionRunStatus)) {
+	f.t.Helper()
+	before := run.DeepCopy()
+	change(&run.Status)
+	f.Expect(f.direct.Status().Patch(f.t.Context(), run, client.MergeFrom(before))).To(Succeed())
+}
+
+func TestRunsAreMadeAndSummedUp(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.Expect(f.reconcile()).To(Succeed())
+	runs := f.runs()
+	f.Expect(runs).To(HaveLen(2))
+	for i := range runs {
+		f.say(&runs[i], func(status *v1alpha1.NodeDisruptionRunStatus) {
+			status.Phase, status.Selected, status.Injected = v1alpha1.NodeDisruptionCompleted, 3, 2
+			status.Nodes = []v1alpha1.DisruptedNode{{Name: "n"}}
+		})
+	}
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Clusters", BeEquivalentTo(2)), HaveField("Selected", BeEquivalentTo(6)), HaveField("Injected", BeEquivalentTo(4))))
+	version := f.disruption.ResourceVersion
+	f.Expect(f.reconcile()).To(Succeed())
+	f.status()
+	f.Expect(f.disruption.ResourceVersion).To(Equal(version), "what changes nothing writes nothing")
+}
+
+// A hub that is interrupted makes the runs that are missing, and no second one.
+func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.refuse[f.clusters[1].Name] = true
+	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
+	f.Expect(f.runs()).To(HaveLen(2))
+	f.Expect(f.status().LastScheduleTime).To(BeNil(), "it is not done")
+	delete(f.refuse, f.clusters[1].Name)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.runs()).To(HaveLen(3))
+	f.Expect(f.status().LastScheduleTime).NotTo(BeNil())
+}
+
+func TestAnothersRunIsLeftAlone(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	own := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.disruption.Name}}
+	own.Spec.Disruption, own.Spec.Seed = f.disruption.Spec.Disruption, 7
+	hubtest.Create(t, f.direct, own)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Message", ContainSubstring("another NodeDisruptionRun"))))
+	f.Expect(f.runs()).To(BeEmpty())
+	f.disruption.Spec.Paused = true
+	f.Expect(f.direct.Update(t.Context(), f.disruption)).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(own), own)).To(Succeed())
+	f.Expect(own.Spec.Paused).To(BeFalse())
+}
+
+func TestDryRunPauseAndSchedule(t *testing.T) {
+	f := newFixture(t, 1, func(spec *v1alpha1.NodeDisruptionSpec) { spec.DryRun, spec.Schedule = true, "*/5 * * * *" })
+	change := func(patch string) {
+		f.Expect(f.direct.Patch(t.Context(), f.disruption, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		f.Expect(f.reconcile()).To(Succeed())
+	}
+	f.Expect(f.reconcile()).To(Succeed())
+	preview := f.runs()
+	f.Expect(preview).To(ConsistOf(HaveField("Spec.Paused", true)))
+	f.say(&preview[0], func(status *v1alpha1.NodeDisruptionRunStatus) {
+		status.Preview = &v1alpha1.NodePreview{Selected: 1, Nodes: []string{"n"}}
+	})
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().Preview).To(ConsistOf(HaveField("Selected", BeEquivalentTo(1))))
+	change(`{"spec":{"dryRun":false}}`)
+	f.Expect(f.runs()).To(BeEmpty())
+	at := f.status().NextScheduleTime
+	f.Expect(at.Time).To(BeTemporally(">", f.clock.Now()))
+	f.clock.SetTime(at.Add(time.Second))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", false)))
+	change(`{"spec":{"paused":true}}`)
+	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", true)))
+	f.clock.SetTime(at.Add(6 * time.Minute))
+	change(`{"spec":{"paused":false}}`)
+	f.Expect(f.runs()).To(ConsistOf(HaveField("Spec.Paused", false)))
+}
