@@ -149,7 +149,7 @@ type DisruptionPreview struct {
 	// cluster whose Nodes these are.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
-	Cluster string `json:"cluster"`
+	Cluster     string `json:"cluster"`
 	NodePreview `json:",inline"`
 }
 

@@ -58,7 +58,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 			status.Nodes = append(status.Nodes, v1alpha1.DisruptedNode{Name: name, BootID: w.Nodes[name].Status.NodeInfo.BootID})
 		}
 		slices.SortFunc(status.Nodes, func(a, b v1alpha1.DisruptedNode) int { return cmp.Compare(a.Name, b.Name) })
-		status.Message = fmt.Sprintf("begins at %s: %s", start.UTC().Format(time.RFC3339), preview)
+		status.Message = strings.Join(append([]string{beginning(len(selected), start)}, warnings...), "; ")
 	}
 	return status
 }
@@ -211,6 +211,11 @@ func named(names []string) string {
 		text += fmt.Sprintf(" and %d more", rest)
 	}
 	return text
+}
+
+// beginning says when Nodes begin to fail.
+func beginning(nodes int, at time.Time) string {
+	return fmt.Sprintf("%s: the faults begin at %s", counted(nodes), at.UTC().Format(time.RFC3339))
 }
 
 // counted is a number of Nodes in words.

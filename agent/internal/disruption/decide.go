@@ -182,7 +182,7 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	case run.Spec.Paused:
 		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
 	case w.Now.Before(begins):
-		return v1alpha1.NodeDisruptionPending, fmt.Sprintf("%s begin to fail at %s", counted(int(status.Selected)), begins.UTC().Format(time.RFC3339))
+		return v1alpha1.NodeDisruptionPending, beginning(int(status.Selected), begins)
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
 	}

@@ -104,7 +104,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
 		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
-		NewSupportBundle(hub),
+		NewDisrupt(hub), NewSupportBundle(hub),
 	)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdutil.AsUsage(err) })

@@ -166,8 +166,8 @@ func (w *World) sorted(due *time.Time) (previews, current, earlier []v1alpha1.No
 // begin adds the runs that are due and missing, and notes the clusters that are left out.
 func (d *Decision) begin(w *World, chosen labels.Selector, at time.Time, current []v1alpha1.NodeDisruptionRun) {
 	d.Status.Failures = nil
-	time := metav1.NewTime(at)
-	d.Status.LastScheduleTime = &time
+	scheduled := metav1.NewTime(at)
+	d.Status.LastScheduleTime = &scheduled
 	for _, cluster := range w.byName() {
 		switch has := slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }); {
 		case has || !chosen.Matches(labels.Set(cluster.Labels)):
@@ -268,17 +268,9 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 	phases := map[v1alpha1.NodeDisruptionRunPhase]int{}
 	for i := range current {
 		run := &current[i]
-		failure := ""
-		switch {
-		case run.DecodeError != "":
-			failure = "the run cannot be decoded: " + run.DecodeError
-		case run.Status.Phase == v1alpha1.NodeDisruptionFailed:
-			failure = run.Status.Message
-		case run.Status.Verdict == v1alpha1.DisruptionMissed:
-			failure = missed(run)
-		}
 		phases[cmp.Or(run.Status.Phase, v1alpha1.NodeDisruptionPending)]++
-		if failure != "" {
+		add(s, run)
+		if failure := failureOf(run); failure != "" {
 			s.Failed++
 			left = append(left, v1alpha1.DisruptionFailure{Cluster: run.Namespace, Message: conditions.Shorten(failure, mostMessage)})
 		} else if run.Status.Phase == v1alpha1.NodeDisruptionCompleted {
@@ -286,15 +278,6 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 		}
 		if run.Status.Verdict == v1alpha1.DisruptionPassed {
 			passed++
-		}
-		s.Selected, s.Injected = s.Selected+run.Status.Selected, s.Injected+run.Status.Injected
-		s.Observed, s.Recovered = s.Observed+run.Status.Observed, s.Recovered+run.Status.Recovered
-		for j, result := range run.Status.Expectations {
-			if j == len(s.Expectations) {
-				s.Expectations = append(s.Expectations, v1alpha1.ExpectationResult{Type: result.Type})
-			}
-			sum := &s.Expectations[j]
-			sum.Met, sum.Missed, sum.Pending = sum.Met+result.Met, sum.Missed+result.Missed, sum.Pending+result.Pending
 		}
 	}
 	if expected := len(w.Disruption.Spec.Expectations) > 0; expected && s.Failed > 0 {
@@ -304,8 +287,39 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 	}
 	slices.SortFunc(left, func(a, b v1alpha1.DisruptionFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Failures = left[:min(len(left), mostFailures)]
-	d.progress(w, phases, next)
+	d.progress(w, phases)
+	if !next.IsZero() && !w.Disruption.Spec.Paused && !w.Disruption.Spec.DryRun {
+		at := metav1.NewTime(next)
+		s.NextScheduleTime, d.Next = &at, next
+	}
 	conditions.ConcludeDisruption(&s.Conditions, s.Phase, s.Message, w.Disruption.Generation, w.Now)
+}
+
+// add adds what a run counts.
+func add(s *v1alpha1.NodeDisruptionStatus, run *v1alpha1.NodeDisruptionRun) {
+	s.Selected, s.Injected = s.Selected+run.Status.Selected, s.Injected+run.Status.Injected
+	s.Observed, s.Recovered = s.Observed+run.Status.Observed, s.Recovered+run.Status.Recovered
+	for i, result := range run.Status.Expectations {
+		if i == len(s.Expectations) {
+			s.Expectations = append(s.Expectations, v1alpha1.ExpectationResult{Type: result.Type})
+		}
+		sum := &s.Expectations[i]
+		sum.Met, sum.Missed, sum.Pending = sum.Met+result.Met, sum.Missed+result.Missed, sum.Pending+result.Pending
+	}
+}
+
+// failureOf says why a run has failed; empty if it has not.
+func failureOf(run *v1alpha1.NodeDisruptionRun) string {
+	switch {
+	case run.DecodeError != "":
+		return "the run cannot be decoded: " + run.DecodeError
+	case run.Status.Phase == v1alpha1.NodeDisruptionFailed:
+		return run.Status.Message
+	case run.Status.Verdict == v1alpha1.DisruptionMissed:
+		return missed(run)
+	default:
+		return ""
+	}
 }
 
 // missed says which expectations a run has missed.
@@ -323,7 +337,7 @@ func missed(run *v1alpha1.NodeDisruptionRun) string {
 }
 
 // progress is the phase of the disruption, and what there is to say about it.
-func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase]int, next time.Time) {
+func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase]int) {
 	s, spec := &d.Status, &w.Disruption.Spec
 	over := phases[v1alpha1.NodeDisruptionCompleted] + phases[v1alpha1.NodeDisruptionFailed]
 	switch {
@@ -350,10 +364,6 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 			s.Phase = v1alpha1.NodeDisruptionFailed
 			s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message
 		}
-	}
-	if !next.IsZero() && !spec.Paused && !spec.DryRun {
-		at := metav1.NewTime(next)
-		s.NextScheduleTime, d.Next = &at, next
 	}
 }
 

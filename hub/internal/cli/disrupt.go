@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+)
+
+// stopTimeout is how long "disrupt stop" waits for the runs to be gone.
+const stopTimeout = time.Minute
+
+// NewDisrupt returns "disrupt".
+func NewDisrupt(hub *cmdutil.Hub) *cobra.Command {
+	return cmdutil.Group(&cobra.Command{
+		Use: "disrupt", Short: "Let Nodes fail, in many clusters at once",
+		Long: `Let Nodes fail on purpose: not ready, cut off, killed, under pressure, with slow requests. A NodeDisruption says which and how;
+whatever becomes of hub and agents, each fault ends by itself.`,
+	}, newDisruptCreate(hub), newDisruptList(hub), newDisruptStop(hub), newDisruptPause(hub, true), newDisruptPause(hub, false))
+}
+
+func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
+	var output *cmdutil.Output
+	command := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and how far they are",
+		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are, and how many Nodes are
+hit, fail, are seen to fail by their API servers, and have recovered. -o wide adds the message.`,
+		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error { return listDisruptions(command.Context(), hub, output) },
+	}
+	output = cmdutil.NewTableOutput(command)
+	return command
+}
+
+func listDisruptions(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output) error {
+	if err := output.Check(); err != nil {
+		return err
+	}
+	c, err := hub.Client()
+	if err != nil {
+		return err
+	}
+	found := &v1alpha1.NodeDisruptionList{}
+	if err := c.List(ctx, found); err != nil {
+		return fmt.Errorf("listing nodedisruptions: %w", err)
+	}
+	slices.SortFunc(found.Items, func(a, b v1alpha1.NodeDisruption) int { return cmp.Compare(a.Name, b.Name) })
+	_, asTable := output.Own()
+	switch {
+	case asTable && len(found.Items) == 0:
+		hub.Note("No NodeDisruptions. kubectl hollow disrupt create makes one.")
+		return nil
+	case asTable:
+		return output.Table(hub.Out, disruptionTable(found.Items, time.Now()))
+	}
+	return output.Print(hub.Out, found)
+}
+
+func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
+		"Name", "Phase", "Verdict", "Clusters", "Selected", "Injected", "Observed", "Recovered", "Age", "+Message")}
+	for i := range disruptions {
+		one := &disruptions[i]
+		s := &one.Status
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Selected, s.Injected, s.Observed, s.Recovered,
+			duration.HumanDuration(now.Sub(one.CreationTimestamp.Time)), s.Message,
+		}})
+	}
+	return table
+}
+
+func newDisruptStop(hub *cmdutil.Hub) *cobra.Command {
+	var wait bool
+	var dryRun *cmdutil.DryRun
+	command := &cobra.Command{
+		Use: "stop NAME", Short: "Delete a NodeDisruption, which restores its Nodes",
+		Long: `Delete a NodeDisruption, and wait until its runs are gone from all clusters: the agents restore the Nodes within seconds then.
+The Node of a cluster whose agent does not reach the hub is restored when it does, or by the end of the fault.`,
+		Example: `  kubectl hollow disrupt stop outage`, Args: cmdutil.OneName,
+		RunE: func(command *cobra.Command, args []string) error {
+			return stopDisruption(command.Context(), hub, dryRun, args[0], wait)
+		},
+	}
+	command.Flags().BoolVar(&wait, "wait", true, "wait until its runs are gone from all clusters")
+	dryRun = cmdutil.NewDryRun(command)
+	return command
+}
+
+func stopDisruption(ctx context.Context, hub *cmdutil.Hub, dryRun *cmdutil.DryRun, name string, wait bool) error {
+	c, err := dryRun.Client(hub)
+	if err != nil {
+		return err
+	}
+	disruption := &v1alpha1.NodeDisruption{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, disruption); err != nil {
+		return fmt.Errorf("getting the disruption: %w", err)
+	}
+	if err := c.Delete(ctx, disruption, client.Preconditions{UID: &disruption.UID}); err != nil {
+		return fmt.Errorf("deleting the disruption: %w", err)
+	}
+	dryRun.Telling(hub).Say("nodedisruption.hollowfleet.io/%s deleted", name)
+	if !wait || dryRun.Active() {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for {
+		runs := &v1alpha1.NodeDisruptionRunList{}
+		if err := c.List(bounded, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: name}); err != nil {
+			return fmt.Errorf("waiting for the end of its runs: %w", err)
+		}
+		if len(runs.Items) == 0 {
+			hub.Say("its runs are gone: the agents restore the Nodes")
+			return nil
+		}
+		select {
+		case <-bounded.Done():
+			return cmdutil.Timeout("%d runs are not gone after %s: the hub's garbage collector deletes them", len(runs.Items), stopTimeout)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// newDisruptPause returns "pause" or "resume".
+func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
+	var dryRun *cmdutil.DryRun
+	use, short, did := "resume", "Let a paused NodeDisruption go on where it would be without the pause", "resumed"
+	if paused {
+		use, short, did = "pause", "Restore the Nodes of a NodeDisruption, which can go on later", "paused"
+	}
+	command := &cobra.Command{
+		Use: use + " NAME", Short: short, Long: short + ".",
+		Example: "  kubectl hollow disrupt " + use + " outage", Args: cmdutil.OneName,
+		RunE: func(command *cobra.Command, args []string) error {
+			c, err := dryRun.Client(hub)
+			if err != nil {
+				return err
+			}
+			disruption := &v1alpha1.NodeDisruption{}
+			if err := c.Get(command.Context(), client.ObjectKey{Name: args[0]}, disruption); err != nil {
+				return fmt.Errorf("getting the disruption: %w", err)
+			}
+			patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"spec":{"paused":%t}}`, paused))
+			if err := c.Patch(command.Context(), disruption, patch); err != nil {
+				return fmt.Errorf("changing the disruption: %w", err)
+			}
+			dryRun.Telling(hub).Say("nodedisruption.hollowfleet.io/%s %s", args[0], did)
+			return nil
+		},
+	}
+	dryRun = cmdutil.NewDryRun(command)
+	return command
+}

@@ -1,0 +1,146 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func (f *fixture) disruption() (*v1alpha1.NodeDisruption, error) {
+	disruption := &v1alpha1.NodeDisruption{}
+	return disruption, f.client.Get(context.WithoutCancel(f.t.Context()), client.ObjectKey{Name: f.name}, disruption)
+}
+
+// hub writes the status of the first disruption whose name begins with the fixture's, as the hub would.
+func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
+	go func() {
+		ctx := f.t.Context()
+		for tick := time.NewTicker(glance); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			list := &v1alpha1.NodeDisruptionList{}
+			if err := f.client.List(ctx, list); err != nil {
+				return
+			}
+			for i := range list.Items {
+				one := &list.Items[i]
+				if strings.HasPrefix(one.Name, f.name) {
+					change(&one.Status)
+					if f.client.Status().Update(ctx, one) == nil {
+						return
+					}
+				}
+			}
+		}
+	}()
+}
+
+func TestADisruptionIsMadeOfFlags(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("disrupt create NAME --clusters a=b -l app=x --exclude keep --machine-deployment workers --zone z1 --mode Percent --value 30 --max-unavailable 50% --seed 7" +
+		" --fault NotReady --fault FreezeHeartbeat:Lease --fault Flap:20s/30s --fault Pressure:Memory,Disk --fault Condition:KernelDeadlock --fault SlowAPI:2s --fault APIErrors:20" +
+		" --fault PodStartDelay:10s --fault PodStartFail --for 10m --start-after 5s --healthy-for 1m --unhealthy-for 20s --jitter 5s --repeat 3" +
+		" --expect condition=Ready:False@1m --expect taint=a/b:NoExecute@2m --expect evicted@3m --expect replaced@4m")
+	made, err := f.disruption()
+	f.Expect(err).NotTo(HaveOccurred())
+	spec := made.Spec
+	f.Expect(spec.ClusterSelector.MatchLabels).To(Equal(map[string]string{"a": "b"}))
+	f.Expect(spec.Target).To(And(HaveField("MachineDeployment", "workers"), HaveField("Zones", ConsistOf("z1")), HaveField("Mode", disrupt.ModePercent), HaveField("Value", BeEquivalentTo(30)), HaveField("MaxUnavailable.StrVal", "50%")))
+	f.Expect(spec.Target.MachineSelector.MatchLabels).To(Equal(map[string]string{"app": "x"}))
+	f.Expect(spec.Target.Exclude.MatchExpressions).To(HaveLen(1))
+	f.Expect(spec.Faults).To(HaveLen(9))
+	f.Expect(spec.Timing).To(And(HaveField("Duration.Duration", 10*time.Minute), HaveField("Repeat", BeEquivalentTo(3)), HaveField("Jitter.Duration", 5*time.Second)))
+	f.Expect(spec.Expectations).To(HaveExactElements(
+		HaveField("Condition.Type", "Ready"), HaveField("Taint.Effect", "NoExecute"), HaveField("Type", v1alpha1.ExpectPodsEvicted), HaveField("Type", v1alpha1.ExpectMachineReplaced)))
+	f.Expect(f.succeeds("disrupt list")).To(ContainSubstring(f.name))
+	f.succeeds("disrupt pause NAME")
+	made, _ = f.disruption()
+	f.Expect(made.Spec.Paused).To(BeTrue())
+	f.succeeds("disrupt resume NAME")
+	f.fails(4, "already exists", "disrupt create NAME --fault Kill --for 1m")
+	f.Expect(f.succeeds("disrupt stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
+	f.Expect(f.succeeds("disrupt stop NAME")).To(ContainSubstring("deleted"))
+	f.fails(3, "not found", "disrupt stop NAME")
+}
+
+func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
+	f := newFixture(t)
+	for args, says := range map[string]string{
+		"":                                         "want --fault and --for",
+		"--fault Kill":                             "want --fault and --for",
+		"--fault Flop --for 1m":                    "want one of NotReady",
+		"--fault Flap --for 1m":                    "flap: required",
+		"--fault Flap:1s --for 1m":                 "invalid duration",
+		"--fault Kill:7 --for 1m":                  "has no parameter",
+		"--fault APIErrors:700 --for 1m":           "percentage from 1 to 100",
+		"--fault Kill --for soon":                  "invalid duration",
+		"--fault Kill --for 1m --mode Few":         "want one of One, All, Fixed, Percent",
+		"--fault Kill --for 1m --expect x":         "WHAT@DURATION",
+		"--fault Kill --for 1m --expect evicted@x": "duration such as 5m",
+		"--fault Kill --for 1m --expect gone@5m":   "want condition=",
+		"--fault Kill --for 1m --clusters a==b==c": "no label selector",
+	} {
+		f.fails(2, says, "disrupt create NAME "+args)
+	}
+	f.fails(2, "has no end with a schedule", "disrupt create NAME --fault Kill --for 1m --wait", "--schedule", "*/5 * * * *")
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {fault: []}\n"), 0o600)).To(Succeed())
+	f.fails(2, "fault", "disrupt create -f "+file)
+	f.fails(4, "duration", "disrupt create NAME --fault Kill --for 721h")
+}
+
+func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
+	for name, c := range map[string]struct {
+		status v1alpha1.NodeDisruptionStatus
+		code   int
+		says   string
+	}{
+		"passed":      {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionCompleted, Verdict: v1alpha1.DisruptionPassed}, 0, ""},
+		"missed":      {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionCompleted, Verdict: v1alpha1.DisruptionMissed}, 5, "the verdict is Failed"},
+		"not carried": {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionFailed, Message: "frozen"}, 1, "not carried out in every cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.hub(func(status *v1alpha1.NodeDisruptionStatus) { *status = c.status })
+			r := f.hollow("disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait -o json")
+			f.Expect(r.code).To(Equal(c.code), r.errOut)
+			f.Expect(r.errOut).To(ContainSubstring(c.says))
+			f.Expect(r.out).To(ContainSubstring(`"phase": "` + string(c.status.Phase) + `"`))
+		})
+	}
+	f := newFixture(t)
+	f.stops(5, "deadline exceeded", "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
+}
+
+func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("cluster join NAME")
+	f.hub(func(status *v1alpha1.NodeDisruptionStatus) {
+		status.ObservedGeneration = 1
+		status.Preview = []v1alpha1.DisruptionPreview{{Cluster: f.name, NodePreview: v1alpha1.NodePreview{Selected: 12, Nodes: []string{"m1", "m2"}, Warnings: []string{"a threshold is crossed"}}}}
+	})
+	cluster := f.cluster()
+	cluster.Labels = map[string]string{"x": f.name}
+	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	f.Expect(f.succeeds("disrupt create NAME --clusters x=NAME --fault Kill --for 1m --dry-run")).To(And(
+		ContainSubstring(f.name+": 12 Nodes: m1, m2 and 10 more"), ContainSubstring("warning: a threshold is crossed"), ContainSubstring("would hit 12 Nodes in 1 of 1 clusters (dry run)")))
+	_, err := f.disruption()
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	list := &v1alpha1.NodeDisruptionList{}
+	f.Expect(f.client.List(t.Context(), list)).To(Succeed())
+	f.Expect(list.Items).NotTo(ContainElement(HaveField("Name", HavePrefix(f.name))))
+}
