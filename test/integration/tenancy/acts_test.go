@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
@@ -182,6 +183,14 @@ func spare(cluster, name string, change func(*v1alpha1.Machine)) (*v1alpha1.Mach
 		GinkgoHelper()
 		hub.create(ctx, made.DeepCopy())
 	}
+}
+
+// disruptionRun is an order to let the Nodes of a cluster fail for a minute.
+func disruptionRun(cluster, name string) *v1alpha1.NodeDisruptionRun {
+	return &v1alpha1.NodeDisruptionRun{ObjectMeta: in(cluster, name), Spec: v1alpha1.NodeDisruptionRunSpec{Disruption: v1alpha1.Disruption{
+		Faults: []disrupt.Fault{{Type: disrupt.NotReady}},
+		Timing: v1alpha1.DisruptionTiming{Duration: metav1.Duration{Duration: time.Minute}},
+	}}}
 }
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

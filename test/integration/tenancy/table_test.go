@@ -50,6 +50,9 @@ func ownWork() []attempt {
 		{"list and watch the Machines and MachineClasses of its namespace", allowed, "", each(
 			list(&v1alpha1.MachineList{}, inside), watch(&v1alpha1.MachineList{}, inside),
 			list(&v1alpha1.MachineClassList{}, inside), watch(&v1alpha1.MachineClassList{}, inside))},
+		{"list the NodeDisruptionRuns of its namespace, and write their status", allowed, "", prepared(
+			func(ctx context.Context) { hub.create(ctx, disruptionRun(clusterA, "ordered")) },
+			each(list(&v1alpha1.NodeDisruptionRunList{}, inside), mergeStatus(disruptionRun(clusterA, "ordered"), `{"status":{"phase":"Running"}}`)))},
 		{"write the status of a Machine, by update, merge patch, JSON patch and apply", allowed, "", each(
 			updateStatus(mine, func(m *v1alpha1.Machine) { setCondition(&m.Status.Conditions, v1alpha1.ReadyCondition) }),
 			mergeStatus(mine, `{"status":{"phase":"Running"}}`),
@@ -101,6 +104,8 @@ func foreign(other string) []attempt {
 		{code("delete a Machine of %s"), rbac, other, remove(theirMachine)},
 		{code("create a Machine in %s"), rbac, other, create(machine(other, "mine"))},
 		{code("read a MachineClass of %s"), rbac, other, get(&v1alpha1.MachineClass{ObjectMeta: in(other, className)})},
+		{code("list the NodeDisruptionRuns of %s"), rbac, other, list(&v1alpha1.NodeDisruptionRunList{}, inside)},
+		{code("write the status of a NodeDisruptionRun of %s"), rbac, other, mergeStatus(disruptionRun(other, "theirs"), `{"status":{"phase":"Running"}}`)},
 		{code("read a Secret of %s"), rbac, other, get(&corev1.Secret{ObjectMeta: in(other, "secret")})},
 		{code("read the Lease of %s"), rbac, other, get(theirLease)},
 		{code("create the Lease of %s"), rbac, other, create(theirLease)},
@@ -201,6 +206,9 @@ func ownNamespace() []attempt {
 			return c.SubResource("scale").Patch(ctx, set, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":9}}`)))
 		}},
 		{"create a MachineDeployment", rbac, "create", create(&v1alpha1.MachineDeployment{ObjectMeta: in(clusterA, "pool")})},
+		{"create a NodeDisruptionRun", rbac, "create", create(disruptionRun(clusterA, "mine"))},
+		{"pause a NodeDisruptionRun", rbac, "patch", merge(disruptionRun(clusterA, "ordered"), `{"spec":{"paused":true}}`)},
+		{"delete a NodeDisruptionRun", rbac, "delete", remove(disruptionRun(clusterA, "ordered"))},
 		{"change a MachineClass", rbac, "patch", merge(&v1alpha1.MachineClass{ObjectMeta: in(clusterA, className)}, `{"metadata":{"labels":{"x":"y"}}}`)},
 		{"create a pod", rbac, "create", create(&corev1.Pod{ObjectMeta: in(clusterA, "pod")})},
 	}
