@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,34 +34,14 @@ func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
 		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are, and how many Nodes are
 hit, fail, are seen to fail by their API servers, and have recovered. -o wide adds the message.`,
 		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error { return listDisruptions(command.Context(), hub, output) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			found := &v1alpha1.NodeDisruptionList{}
+			return output.List(command.Context(), hub, found, "No NodeDisruptions. kubectl hollow disrupt create makes one.",
+				func() *metav1.Table { return disruptionTable(found.Items, time.Now()) })
+		},
 	}
 	output = cmdutil.NewTableOutput(command)
 	return command
-}
-
-func listDisruptions(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output) error {
-	if err := output.Check(); err != nil {
-		return err
-	}
-	c, err := hub.Client()
-	if err != nil {
-		return err
-	}
-	found := &v1alpha1.NodeDisruptionList{}
-	if err := c.List(ctx, found); err != nil {
-		return fmt.Errorf("listing nodedisruptions: %w", err)
-	}
-	slices.SortFunc(found.Items, func(a, b v1alpha1.NodeDisruption) int { return cmp.Compare(a.Name, b.Name) })
-	_, asTable := output.Own()
-	switch {
-	case asTable && len(found.Items) == 0:
-		hub.Note("No NodeDisruptions. kubectl hollow disrupt create makes one.")
-		return nil
-	case asTable:
-		return output.Table(hub.Out, disruptionTable(found.Items, time.Now()))
-	}
-	return output.Print(hub.Out, found)
 }
 
 func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *metav1.Table {

@@ -97,6 +97,9 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 func (d *disruptCreate) read(args []string) (*v1alpha1.NodeDisruption, error) {
 	disruption := &v1alpha1.NodeDisruption{}
 	if d.file != "" {
+		if given := d.flags.given(); len(given) > 0 {
+			return nil, cmdutil.Usage("-f says what is disrupted, and so does --%s: leave one of them out", given[0])
+		}
 		text, err := os.ReadFile(d.file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the disruption: %w", err)
@@ -136,18 +139,18 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	if d.timeout == 0 {
 		d.timeout = patience
 	}
+	selector, err := metav1.LabelSelectorAsSelector(&wanted.Spec.ClusterSelector)
+	if err != nil {
+		return cmdutil.Usage("spec.clusterSelector: %w", err)
+	}
 	shown := wanted.DeepCopy()
 	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
 	shown.Spec.DryRun, shown.Spec.Paused = true, false
 	if err := c.Create(ctx, shown); err != nil {
 		return fmt.Errorf("creating the dry run: %w", err)
 	}
-	defer func() { _ = c.Delete(context.WithoutCancel(ctx), shown) }()
+	defer d.forget(context.WithoutCancel(ctx), c, shown)
 	clusters := &v1alpha1.ClusterList{}
-	selector, err := metav1.LabelSelectorAsSelector(&wanted.Spec.ClusterSelector)
-	if err != nil {
-		return cmdutil.Usage("spec.clusterSelector: %w", err)
-	}
 	if err := c.List(ctx, clusters, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return fmt.Errorf("listing clusters: %w", err)
 	}
@@ -170,6 +173,15 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %w", d.timeout, err)
 	}
 	return nil
+}
+
+// forget deletes the dry run, also for a user who has interrupted the command.
+func (d *disruptCreate) forget(ctx context.Context, c client.Client, shown *v1alpha1.NodeDisruption) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if err := c.Delete(ctx, shown); client.IgnoreNotFound(err) != nil {
+		d.hub.Note("The dry run is still on the hub, and does nothing: %v. To delete it: kubectl hollow disrupt stop %s", err, shown.Name)
+	}
 }
 
 // show prints a preview.
@@ -218,6 +230,7 @@ func (d *disruptCreate) follow(ctx context.Context, telling *cmdutil.Hub, c clie
 	stop()
 	done.Wait()
 	if err != nil {
+		telling.Note("The disruption goes on. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop %s", disruption.Name)
 		return fmt.Errorf("following the disruption: %w", err)
 	}
 	telling.Say("%s: %s", disruption.Status.Phase, disruption.Status.Message)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,8 +26,21 @@ type disruptFlags struct {
 	value, repeat                                                     int32
 	seed                                                              int64
 	duration, startAfter, healthyFor, unhealthyFor, jitter            time.Duration
+	// all are these flags.
+	all []*pflag.Flag
 }
 
+// given are the names of those that the command line has.
+func (f *disruptFlags) given() (names []string) {
+	for _, flag := range f.all {
+		if flag.Changed {
+			names = append(names, flag.Name)
+		}
+	}
+	return names
+}
+
+// add adds the flags to a command that has no others yet.
 func (f *disruptFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.clusters, "clusters", "", "label selector of Clusters; default all")
@@ -48,6 +62,7 @@ func (f *disruptFlags) add(command *cobra.Command) {
 	flags.Int32Var(&f.repeat, "repeat", 0, "how many windows there are; default as many as begin in time")
 	flags.StringVar(&f.schedule, "schedule", "", `begin again and again, by the five fields of crontab in UTC, such as "0 3 * * *"`)
 	flags.StringArrayVar(&f.expect, "expect", nil, "what has to become of each Node in time: condition=TYPE:STATUS@1m, taint=KEY[:EFFECT]@1m, evicted@5m, replaced@10m; may be given several times")
+	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
 // spec is what the flags say.
@@ -62,24 +77,23 @@ func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 	if len(f.faults) == 0 || f.duration == 0 {
 		return spec, cmdutil.Usage("want --fault and --for, or -f: see --help")
 	}
-	for flag, into := range map[string]**metav1.LabelSelector{f.machines: &spec.Target.MachineSelector, f.exclude: &spec.Target.Exclude} {
-		if flag == "" {
-			continue
-		}
-		selector, err := metav1.ParseToLabelSelector(flag)
-		if err != nil {
-			return spec, cmdutil.Usage("%q is no label selector: %w", flag, err)
-		}
-		*into = selector
+	var err error
+	if spec.Target.MachineSelector, err = parseSelector("selector", f.machines); err != nil {
+		return spec, err
+	}
+	if spec.Target.Exclude, err = parseSelector("exclude", f.exclude); err != nil {
+		return spec, err
 	}
 	if f.machines != "" && f.machines == f.exclude {
 		return spec, cmdutil.Usage("--selector and --exclude are the same: no Node would be hit")
 	}
-	clusters, err := metav1.ParseToLabelSelector(f.clusters)
+	clusters, err := parseSelector("clusters", f.clusters)
 	if err != nil {
-		return spec, cmdutil.Usage("--clusters: %q is no label selector: %w", f.clusters, err)
+		return spec, err
 	}
-	spec.ClusterSelector = *clusters
+	if clusters != nil {
+		spec.ClusterSelector = *clusters
+	}
 	if f.maxUnavailable != "" {
 		most := intstr.Parse(f.maxUnavailable)
 		spec.Target.MaxUnavailable = &most
@@ -99,6 +113,18 @@ func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 		spec.Expectations = append(spec.Expectations, expectation)
 	}
 	return spec, nil
+}
+
+// parseSelector reads the value of a flag. Of an empty one there is no selector.
+func parseSelector(flag, text string) (*metav1.LabelSelector, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // No selector is a value of the field.
+	}
+	selector, err := metav1.ParseToLabelSelector(text)
+	if err != nil {
+		return nil, cmdutil.Usage("--%s: %q is no label selector: %w", flag, text, err)
+	}
+	return selector, nil
 }
 
 // faultParameters read the parameter of a fault, by its type.

@@ -92,7 +92,8 @@ func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 		"--fault Kill --for 1m --expect x":         "WHAT@DURATION",
 		"--fault Kill --for 1m --expect evicted@x": "duration such as 5m",
 		"--fault Kill --for 1m --expect gone@5m":   "want condition=",
-		"--fault Kill --for 1m --clusters a==b==c": "no label selector",
+		"--fault Kill --for 1m --clusters a==b==c": `--clusters: "a==b==c" is no label selector`,
+		"--fault Kill --for 1m --exclude a==b==c":  `--exclude: "a==b==c" is no label selector`,
 	} {
 		f.fails(2, says, "disrupt create NAME "+args)
 	}
@@ -100,6 +101,7 @@ func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {fault: []}\n"), 0o600)).To(Succeed())
 	f.fails(2, "fault", "disrupt create -f "+file)
+	f.fails(2, "and so does --mode", "disrupt create --mode All -f "+file)
 	f.fails(4, "duration", "disrupt create NAME --fault Kill --for 721h")
 }
 
@@ -123,7 +125,7 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 		})
 	}
 	f := newFixture(t)
-	f.stops(5, "deadline exceeded", "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
+	f.stops(5, "The disruption goes on. To see how far it is: kubectl hollow disrupt list. To end it: kubectl hollow disrupt stop "+f.name, "disrupt create NAME --clusters x=NAME --fault Kill --for 1m --wait --timeout 1s")
 }
 
 func TestADryRunShowsWhatWouldBeHitAndLeavesNothing(t *testing.T) {

@@ -2,9 +2,7 @@ package machinefleet
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,34 +23,14 @@ revision, have failed or are held because they are frozen or not Ready. -o wide 
 		Example: `  kubectl hollow fleet list
   kubectl hollow fleet list -o wide`,
 		Args: cmdutil.Args(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error { return list(command.Context(), hub, output) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			found := &v1alpha1.MachineFleetList{}
+			return output.List(command.Context(), hub, found, "No MachineFleets. config/samples has one to begin with.",
+				func() *metav1.Table { return listTable(found.Items, time.Now()) })
+		},
 	}
 	output = cmdutil.NewTableOutput(command)
 	return command
-}
-
-func list(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output) error {
-	if err := output.Check(); err != nil {
-		return err
-	}
-	c, err := hub.Client()
-	if err != nil {
-		return err
-	}
-	found := &v1alpha1.MachineFleetList{}
-	if err := c.List(ctx, found); err != nil {
-		return fmt.Errorf("listing machinefleets: %w", err)
-	}
-	slices.SortFunc(found.Items, func(a, b v1alpha1.MachineFleet) int { return cmp.Compare(a.Name, b.Name) })
-	_, asTable := output.Own()
-	switch {
-	case asTable && len(found.Items) == 0:
-		hub.Note("No MachineFleets. config/samples has one to begin with.")
-		return nil
-	case asTable:
-		return output.Table(hub.Out, listTable(found.Items, time.Now()))
-	}
-	return output.Print(hub.Out, found)
 }
 
 func listTable(fleets []v1alpha1.MachineFleet, now time.Time) *metav1.Table {
