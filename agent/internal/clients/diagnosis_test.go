@@ -33,15 +33,15 @@ func TestDiagnose(t *testing.T) {
 	expired, expiredCA := serverCertificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(nobody.Close()).To(Succeed())
+	NewWithT(t).Expect(unused.Close()).To(Succeed())
 	for name, test := range map[string]struct {
 		server string
 		ca     []byte
 		want   string
 	}{
-		"nothing listens":           {"https://" + nobody.Addr().String(), validCA, "wrong URL, or the server is down: nothing listens there"},
+		"nothing listens":           {"https://" + unused.Addr().String(), validCA, "wrong URL, or the server is down: nothing listens there"},
 		"a server without TLS":      {strings.Replace(plain.URL, "http:", "https:", 1), validCA, "wrong URL: the server does not speak TLS"},
 		"another authority":         {serveTLS(t, valid), anotherCA, "wrong CA: the kubeconfig's certificate authority did not sign the server's certificate"},
 		"another name":              {strings.Replace(serveTLS(t, valid), "127.0.0.1", "localhost", 1), validCA, "wrong URL, or server name: the server's certificate is for other names"},

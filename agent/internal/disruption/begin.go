@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
@@ -87,7 +88,7 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 			continue
 		}
 		candidates = append(candidates, disrupt.Candidate{
-			Name: machine.Name, Unavailable: !isReady(node),
+			Name: machine.Name, Unavailable: !nodes.Ready(node),
 			Excluded: excluded.Matches(labels.Set(machine.Labels)) || !w.Pods[machine.Name].Disruptable,
 		})
 	}
@@ -174,7 +175,7 @@ func stateOf(name string, node *corev1.Node) disrupt.NodeState {
 		zone = region + "/" + zone
 	}
 	_, excluded := node.Labels["node.kubernetes.io/exclude-disruption"]
-	return disrupt.NodeState{Name: name, Zone: zone, Ready: isReady(node), Excluded: excluded}
+	return disrupt.NodeState{Name: name, Zone: zone, Ready: nodes.Ready(node), Excluded: excluded}
 }
 
 // orEverything is a selector, or one that selects everything.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -74,7 +75,7 @@ func (w *World) isMet(expectation v1alpha1.DisruptionExpectation, disrupted *v1a
 	switch expectation.Type {
 	case v1alpha1.ExpectCondition:
 		want := expectation.Condition
-		return want != nil && node != nil && hasCondition(node, corev1.NodeConditionType(want.Type), corev1.ConditionStatus(cmp.Or(want.Status, metav1.ConditionTrue)))
+		return want != nil && node != nil && nodes.HasCondition(node, corev1.NodeConditionType(want.Type), corev1.ConditionStatus(cmp.Or(want.Status, metav1.ConditionTrue)))
 	case v1alpha1.ExpectTaint:
 		want := expectation.Taint
 		return want != nil && node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
@@ -90,12 +91,12 @@ func (w *World) isMet(expectation v1alpha1.DisruptionExpectation, disrupted *v1a
 }
 
 // results counts the Nodes on which each expectation is met.
-func results(run *v1alpha1.NodeDisruptionRun, nodes []v1alpha1.DisruptedNode) []v1alpha1.ExpectationResult {
+func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode) []v1alpha1.ExpectationResult {
 	var counts []v1alpha1.ExpectationResult
 	for i, expectation := range run.Spec.Expectations {
 		result := v1alpha1.ExpectationResult{Type: expectation.Type}
-		for j := range nodes {
-			switch node := &nodes[j]; {
+		for j := range disrupted {
+			switch node := &disrupted[j]; {
 			case slices.Contains(node.Met, int32(i)):
 				result.Met++
 			case slices.Contains(node.Missed, int32(i)):

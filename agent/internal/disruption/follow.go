@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -100,13 +101,13 @@ func (w *World) isWrong(run *v1alpha1.NodeDisruptionRun, name string) bool {
 	for i := range run.Spec.Faults {
 		fault := &run.Spec.Faults[i]
 		switch {
-		case fault.MayTurnNotReady() && (node == nil || !isReady(node)):
+		case fault.MayTurnNotReady() && (node == nil || !nodes.Ready(node)):
 			return true
 		case node == nil:
 		case fault.Type == disrupt.Pressure && anyPressure(node):
 			return true
 		case fault.Type == disrupt.Condition && fault.Condition != nil &&
-			hasCondition(node, fault.Condition.Type, cmp.Or(fault.Condition.Status, corev1.ConditionTrue)):
+			nodes.HasCondition(node, fault.Condition.Type, cmp.Or(fault.Condition.Status, corev1.ConditionTrue)):
 			return true
 		}
 	}
@@ -122,13 +123,5 @@ func (w *World) isRestarted(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disr
 
 func anyPressure(node *corev1.Node) bool {
 	return slices.ContainsFunc([]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure},
-		func(kind corev1.NodeConditionType) bool { return hasCondition(node, kind, corev1.ConditionTrue) })
-}
-
-func isReady(node *corev1.Node) bool {
-	return hasCondition(node, corev1.NodeReady, corev1.ConditionTrue)
-}
-
-func hasCondition(node *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == status })
+		func(kind corev1.NodeConditionType) bool { return nodes.HasCondition(node, kind, corev1.ConditionTrue) })
 }

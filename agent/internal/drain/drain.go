@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
 )
 
 const (
@@ -86,7 +87,8 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	if len(errs) > 0 {
 		return Round{}, fmt.Errorf("listing the pods of node %s: %w", node.Name, errors.Join(errs...))
 	}
-	evict, leaving := Split(list.Pods(), !ready(node), d.since)
+	// Pods can end only on a Node whose kubelet reports.
+	evict, leaving := Split(list.Pods(), !nodes.Ready(node), d.since)
 	var round Round
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
@@ -200,16 +202,6 @@ func (d *Drainer) budgets(ctx context.Context, pods []corev1.Pod) ([]policyv1.Po
 		all = append(all, list.Items...)
 	}
 	return all, nil
-}
-
-// ready tells whether the Node's kubelet reports, so that pods can end.
-func ready(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -32,7 +32,7 @@ func flagOf(container corev1.Container, name string) string {
 	return ""
 }
 
-// The API server's certificate is for the name at which hollow nodes reach it, whoever makes it.
+// The API server's certificate is for the name at which hollow nodes reach it, in each mode of tls.mode.
 func TestCertificatesOfASimulatedCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		set, apis string

@@ -205,10 +205,9 @@ func (w *World) run(cluster, name string, preview bool) v1alpha1.NodeDisruptionR
 	if preview {
 		run.Labels[v1alpha1.NodeDisruptionPreviewLabel] = "true"
 	}
-	isController := true
 	// Its deletion restores the Nodes: the API server's garbage collector deletes the runs, and the agents take the plans off.
 	run.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruption", Name: w.Disruption.Name, UID: w.Disruption.UID, Controller: &isController,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruption", Name: w.Disruption.Name, UID: w.Disruption.UID, Controller: new(true),
 	}}
 	return run
 }
