@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -104,10 +105,15 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 		var last error
 		// An API server that has just started may not serve all kinds, or not have all namespaces yet.
 		err := wait.PollUntilContextCancel(ctx, objectPoll, true, func(ctx context.Context) (bool, error) {
-			if last = apply(ctx, client, mapper, object); meta.IsNoMatchError(last) {
+			err := apply(ctx, client, mapper, object)
+			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // It would be refused for ever.
+				return false, err
+			}
+			if meta.IsNoMatchError(err) {
 				mapper.Reset()
 			}
-			return last == nil, nil
+			last = err
+			return err == nil, nil
 		})
 		if err != nil {
 			return fmt.Errorf("applying %s %s of a manifest: %w", object.GetKind(), object.GetName(), errors.Join(err, last))
