@@ -317,6 +317,14 @@ func TestFailedStartShowsTheReason(t *testing.T) {
 	if code != 5 || !strings.Contains(stderr, "500ms") {
 		t.Errorf("exit code %d and %q, want 5 and the time", code, stderr)
 	}
+	refused := filepath.Join(t.TempDir(), "refused.yaml")
+	if err := os.WriteFile(refused, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code = simcluster(t, "start", "--name", "c1", "--data-dir", dir, "--components", apiServerOnly, "--manifest", refused, "--ready-timeout", "1m")
+	if code != 5 || !strings.Contains(stderr, "applying ConfigMap Not_A_Name of a manifest") || strings.Contains(stderr, "become ready within") {
+		t.Errorf("exit code %d and %q, want 5 and what was refused, without waiting for the ready timeout", code, stderr)
+	}
 	within(t, patience, "the lock is free", func() error {
 		if _, _, code := simcluster(t, "status", "--data-dir", dir); code != 6 {
 			return fmt.Errorf("status has exit code %d", code)
