@@ -1,4 +1,5 @@
-// Package relist lists the agent's world after every freeze, before the first act.
+// Package relist keeps the agent from acting on caches that are behind: it lists the agent's world after every freeze, before
+// the first act, and its Tracker notices an object in a cache that is older than what the API server has told of it.
 //
 // What the agent decides on comes from caches, and those may be behind: watches break in a freeze, and come back one
 // after the other. So between the last cause of a freeze and the thaw stands a list of everything that the caches

@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Tracker notices a cache that is behind what the API server itself has told. It keeps which version of the objects of one kind the API server told last, by a read of it or as the answer to
-// a write. It keeps that of an object until the cache has come as far. The zero Tracker is ready to use, by several
-// goroutines.
+// Tracker notices a cache that is behind what the API server itself has told. It keeps which version of the objects of one
+// kind the API server told last, in the answer to a read or a write, until the cache has come as far. The zero Tracker is
+// ready to use, by several goroutines.
 //
 // What is missing in a cache is asked of the API server. The answer can be far ahead of the cache: after an API server
 // was away, client-go waits up to a minute until it watches again. Then the cache goes through everything that has
-// happened meanwhile, in order, and shows an object as it was long before. Who believed that would report a Machine
-// that has been Ready as not ready yet.
+// happened meanwhile, in order, and shows an object as it was long before. By such an object, a Machine that has been Ready
+// would be reported as not ready yet.
 type Tracker struct {
 	mu   sync.Mutex
 	told map[client.ObjectKey]string
