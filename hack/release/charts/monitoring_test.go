@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,5 +77,35 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The alerts of a simulated cluster are about its own agent, whose Service they name, and about metrics that an agent has.
+func TestAlertsOfASimulatedClusterAreAboutItsOwnAgent(t *testing.T) {
+	g := NewWithT(t)
+	objects := simclusterChart.objects(t, "clusterName=c9,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true")
+	served := find[*corev1.Service](t, objects, "r-metrics")
+	monitor := find[*monitoringv1.ServiceMonitor](t, objects, "")
+	g.Expect(selects(&monitor.Spec.Selector, served.Labels)).To(BeTrue())
+	own := fmt.Sprintf(`job=%q,namespace=%q`, served.Name, served.Namespace)
+	known := metricsOf(t, "agent")
+	groups := find[*monitoringv1.PrometheusRule](t, objects, "").Spec.Groups
+	g.Expect(groups).To(HaveLen(1))
+	g.Expect(len(groups[0].Rules)).To(BeNumerically(">=", 4))
+	for _, rule := range groups[0].Rules {
+		expression := rule.Expr.String()
+		asked := regexp.MustCompile(`(hollowfleet_[a-z_]+|\bup\b)(.*)`).FindAllStringSubmatch(strings.ReplaceAll(expression, "hollowfleet_", "\nhollowfleet_"), -1)
+		g.Expect(asked).NotTo(BeEmpty(), expression)
+		for _, match := range asked {
+			g.Expect(match[2]).To(HavePrefix("{"+own), "%s asks for %s of this release alone", rule.Alert, match[1])
+			if match[1] != "up" {
+				g.Expect(known).To(HaveKey(match[1]), expression)
+			}
+		}
+		g.Expect(rule.Labels).To(HaveKeyWithValue("cluster", "c9"), rule.Alert)
+		g.Expect(rule.Annotations).To(And(HaveKey("summary"), HaveKey("description")), rule.Alert)
+		for _, text := range rule.Annotations {
+			g.Expect(text).NotTo(Or(ContainSubstring("CLUSTER"), ContainSubstring("OWN")), rule.Alert)
+		}
 	}
 }

@@ -120,21 +120,21 @@ func TestHowHealthAndMetricsAreServed(t *testing.T) {
 }
 
 func TestTracesAreSentWhereTheValuesSay(t *testing.T) {
-	for _, o := range both {
+	for _, o := range all {
 		g := NewWithT(t)
 		objects := o.objects(t, tracingSet)
-		container := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0]
-		g.Expect(container.Args).To(ContainElements("--otlp-endpoint=http://collector.observability:4317", "--trace-sampling-ratio=0.1", "--otlp-metrics-interval=1m"))
-		g.Expect(container.Env).To(ConsistOf(corev1.EnvVar{Name: "OTEL_SERVICE_NAMESPACE", Value: "machines"}))
+		container := workloadOf(t, objects).pod.Spec.Containers[0]
+		g.Expect(container.Args).To(ContainElements("--otlp-endpoint=http://collector.observability:4317", "--trace-sampling-ratio=0.1", "--otlp-metrics-interval=1m"), o.name)
+		g.Expect(container.Env).To(ConsistOf(corev1.EnvVar{Name: "OTEL_SERVICE_NAMESPACE", Value: "machines"}), o.name)
 		var ports []int32
 		for _, rule := range find[*networkingv1.NetworkPolicy](t, objects, "").Spec.Egress {
 			for _, port := range rule.Ports {
 				ports = append(ports, port.Port.IntVal)
 			}
 		}
-		g.Expect(ports).To(ContainElement(BeNumerically("==", 4317)), "the policy lets them out")
-		for _, arg := range find[*appsv1.Deployment](t, o.objects(t, ""), "").Spec.Template.Spec.Containers[0].Args {
-			g.Expect(arg).NotTo(Or(HavePrefix("--otlp"), HavePrefix("--trace")), "off by default")
+		g.Expect(ports).To(ContainElement(BeNumerically("==", 4317)), "the policy of %s lets them out", o.name)
+		for _, arg := range workloadOf(t, o.objects(t, "")).pod.Spec.Containers[0].Args {
+			g.Expect(arg).NotTo(Or(HavePrefix("--otlp"), HavePrefix("--trace")), "%s: off by default", o.name)
 		}
 	}
 }

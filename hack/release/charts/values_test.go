@@ -79,6 +79,10 @@ func TestRefusedValues(t *testing.T) {
 		{simclusterChart, "servingNames[0]=a_b", "at '/servingNames/0': 'a_b' does not match pattern"},
 		{simclusterChart, "service.type=None", "at '/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'"},
 		{simclusterChart, "metrics.enabled=false,metrics.serviceMonitor.enabled=true", "at '/metrics/enabled': value must be true"},
+		{simclusterChart, "metrics.enabled=false,metrics.prometheusRule.enabled=true", "at '/metrics/enabled': value must be true"},
+		{simclusterChart, "metrics.dashboard.enabled=true", "at '/metrics': additional properties 'dashboard' not allowed"},
+		{simclusterChart, "tracing.samplingRatio=0.5", "at '/tracing/samplingRatio': value must be one of 0"},
+		{simclusterChart, "tracing.endpoint=collector:4317", "at '/tracing/endpoint': 'collector:4317' does not match pattern"},
 		{simclusterChart, "hub.kubeconfigSecret=ready", "at '/hub/kubeconfigSecret': maxLength: got 5, want 0"},
 	} {
 		t.Run(test.o.name+" "+test.set, func(t *testing.T) {
