@@ -61,10 +61,13 @@ func TestCertificatesOfASimulatedCluster(t *testing.T) {
 			g.Expect(flagOf(agent, "tls-self-signed")).To(Equal("true"))
 			g.Expect(flagOf(simcluster, "pki-dir")).To(BeEmpty())
 			g.Expect(simcluster.Args).To(ContainElement("--serving-name=" + server.Hostname()))
-			kubeconfig := pod.Spec.InitContainers[1]
-			g.Expect(flagOf(kubeconfig, "data-dir")).To(Equal(flagOf(simcluster, "data-dir")))
-			g.Expect(flagOf(kubeconfig, "out")).To(Equal(flagOf(agent, "target-kubeconfig")))
-			g.Expect(flagOf(kubeconfig, "group")).To(Equal("hollowfleet:agents"), "the group of config/rbac/agent-workload")
+			g.Expect(pod.Spec.InitContainers).To(HaveLen(1))
+			// The group is that of config/rbac/agent-workload.
+			file := flagOf(agent, "target-kubeconfig")
+			g.Expect(flagOf(simcluster, "client-kubeconfig")).To(Equal("user=hollowfleet-agent,group=hollowfleet:agents,file=" + file))
+			mounted := HaveField("MountPath", filepath.Dir(file))
+			g.Expect(simcluster.VolumeMounts).To(ContainElement(And(HaveField("Name", "target"), mounted, HaveField("ReadOnly", false))))
+			g.Expect(agent.VolumeMounts).To(ContainElement(And(HaveField("Name", "target"), mounted)), "at the same path: the kubeconfig names files beside it")
 			for _, object := range objects {
 				g.Expect(object).NotTo(Or(BeAssignableToTypeOf(&issuer{}), BeAssignableToTypeOf(&certificate{})))
 			}

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,6 +58,7 @@ type startFlags struct {
 	port     int
 	extra    map[string]*[]string
 	images   []string
+	clients  []string
 	capacity string
 }
 
@@ -86,6 +90,7 @@ func (f *startFlags) register(command *cobra.Command) {
 	set.StringVar(&f.listen, "listen", "127.0.0.1", "the IP address of the API server; all other ports are on loopback. With 0.0.0.0 or :: it is served on all interfaces, and the cluster's own kubeconfigs name the loopback address")
 	set.StringArrayVar(&options.ServingNames, "serving-name", nil, "a further DNS name or IP address in the API server's certificate, such as that of a Service (repeatable)")
 	set.StringVar(&options.PKIDir, "pki-dir", "", "a directory with certificates that another program makes and renews, each in a directory of its own with tls.crt and tls.key: ca, kube-apiserver, kube-apiserver-kubelet-client, kube-controller-manager, kube-scheduler, admin, and podhost if there is one. They are read again when they change (default: simcluster makes its own)")
+	set.StringArrayVar(&f.clients, "client-kubeconfig", nil, "a kubeconfig to write for a user, as user=NAME,group=GROUP,file=FILE with any number of groups. It names FILE.crt and FILE.key, which are renewed while the cluster runs (repeatable)")
 	set.StringArrayVar(&options.Manifests, "manifest", nil, "a file or directory of objects that are applied at each start, before the cluster is ready (repeatable)")
 	set.IntVar(&f.port, "apiserver-port", 0, "the port of the API server; 0 chooses a free one, without the flag the port of the earlier start is kept")
 	set.BoolVar(&options.Fsync, "fsync", false, "make etcd write through to the disk; safer when the machine crashes, and much slower")
@@ -115,6 +120,13 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 			return options, usageError(fmt.Errorf("--pki-dir: %w", err))
 		}
 	}
+	for _, text := range f.clients {
+		client, err := parseClient(text)
+		if err != nil {
+			return options, usageError(fmt.Errorf("--client-kubeconfig=%q: %w", text, err))
+		}
+		options.Clients = append(options.Clients, client)
+	}
 	if command.Flags().Changed("apiserver-port") {
 		options.APIServerPort = &f.port
 	}
@@ -132,6 +144,34 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 	options.Version = version.Get().GitVersion
 	options.Progress = command.OutOrStdout()
 	return options, nil
+}
+
+// parseClient reads user=NAME,group=GROUP,file=FILE.
+func parseClient(text string) (controlplane.Client, error) {
+	var client controlplane.Client
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		switch {
+		case value == "":
+			return client, fmt.Errorf("%q has no value", part)
+		case key == "user" && client.User == "":
+			client.User = value
+		case key == "group":
+			client.Groups = append(client.Groups, value)
+		case key == "file" && client.Path == "":
+			path, err := filepath.Abs(value)
+			if err != nil {
+				return client, err
+			}
+			client.Path = path
+		default:
+			return client, fmt.Errorf("%q is neither user, group nor file, or is there twice", part)
+		}
+	}
+	if client.User == "" || client.Path == "" {
+		return client, errors.New("user and file are needed")
+	}
+	return client, nil
 }
 
 // start runs the cluster until a signal. After the first signal the default

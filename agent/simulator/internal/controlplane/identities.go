@@ -5,14 +5,17 @@ import (
 	"net/netip"
 	"time"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pki"
 )
 
 const (
-	// certificateLifetime is how long a component's certificate is valid. A
-	// start makes a new one when less than renewBefore is left of it.
+	// certificateLifetime is how long a component's certificate is valid. A new
+	// one is made when less than renewBefore is left of it, at a start or while
+	// the cluster runs.
 	certificateLifetime = 365 * 24 * time.Hour
-	renewBefore         = 60 * 24 * time.Hour
+	renewBefore         = certificateLifetime / 3
 
 	// kubeletClient is who the API server is when it talks to kubelets.
 	kubeletClient = "kube-apiserver-kubelet-client"
@@ -27,57 +30,106 @@ const (
 var serviceIP = netip.MustParseAddr("172.30.0.1")
 
 // ensureIdentities makes the authority, all certificates and the kubeconfigs
-// that are missing or say something else than this start needs.
-func (l Layout) ensureIdentities(cluster state, options Options) error {
+// that are missing, are about to end or say something else than this start
+// needs. It returns when the first of the certificates is to be renewed.
+func (l Layout) ensureIdentities(cluster state, options Options) (time.Time, error) {
 	now := time.Now()
 	authority, err := pki.LoadOrCreateAuthority(l.CAFile(), l.caKey(), cluster.Name+"-ca", now)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
+	i := &issuance{layout: l, cluster: cluster, authority: authority, now: now, renewAt: now.Add(certificateLifetime - renewBefore)}
 	local := []string{"127.0.0.1", "localhost"}
 	serving := []string{cluster.host(), serviceIP.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	if cluster.host() == local[0] {
 		serving = serving[1:]
 	}
 	serving = append(serving, options.ServingNames...)
-	pairs := map[string]pki.Request{
+	for name, request := range map[string]pki.Request{
 		APIServer:         {CommonName: APIServer, Hosts: append(serving, local...)},
 		ControllerManager: {CommonName: ControllerManager, Hosts: local},
 		Scheduler:         {CommonName: Scheduler, Hosts: local},
 		kubeletClient:     {CommonName: kubeletClient},
-	}
-	for name, request := range pairs {
-		request.Lifetime = certificateLifetime
-		if _, err := authority.EnsurePair(l.pki(name+".crt"), l.pki(name+".key"), request, renewBefore, now); err != nil {
-			return err
+	} {
+		if _, err := i.pair(l.pki(name), request); err != nil {
+			return time.Time{}, err
 		}
 	}
-	return l.ensureKubeconfigs(authority, cluster, options.PodhostNode, now)
+	return i.renewAt, i.kubeconfigs(options)
 }
 
-// ensureKubeconfigs writes one kubeconfig for each identity.
-func (l Layout) ensureKubeconfigs(authority *pki.Authority, cluster state, podhostNode string, now time.Time) error {
+// issuance makes certificates of one authority at one time.
+type issuance struct {
+	layout    Layout
+	cluster   state
+	authority *pki.Authority
+	now       time.Time
+	// renewAt is when the first of the certificates is to be renewed.
+	renewAt time.Time
+}
+
+// pair makes the files base.crt and base.key hold a certificate as requested.
+func (i *issuance) pair(base string, request pki.Request) (*pki.Pair, error) {
+	request.Lifetime = certificateLifetime
+	pair, err := i.authority.EnsurePair(base+".crt", base+".key", request, renewBefore, i.now)
+	if err != nil {
+		return nil, err
+	}
+	if renewAt := pair.Certificate.NotAfter.Add(-renewBefore); renewAt.Before(i.renewAt) {
+		i.renewAt = renewAt
+	}
+	return pair, nil
+}
+
+// kubeconfigs writes one kubeconfig for each identity. That of the administrator
+// holds the certificate itself, so that it can be copied anywhere. The others name
+// the files: a client reads them again when they are renewed.
+func (i *issuance) kubeconfigs(options Options) error {
+	request := pki.Request{CommonName: admin, Groups: []string{mastersGroup}}
+	pair, err := i.pair(i.layout.clientPair(admin), request)
+	if err != nil {
+		return err
+	}
+	content, err := renderKubeconfig(i.cluster.Name, i.cluster.server(), request.CommonName, i.authority, pair)
+	if err != nil {
+		return err
+	}
+	if err := updateFile(i.layout.AdminKubeconfig(), content); err != nil {
+		return fmt.Errorf("writing kubeconfig of %s: %w", admin, err)
+	}
 	users := map[string]pki.Request{
-		admin:             {CommonName: admin, Groups: []string{mastersGroup}},
 		ControllerManager: {CommonName: "system:kube-controller-manager"},
 		Scheduler:         {CommonName: "system:kube-scheduler"},
 	}
-	if podhostNode != "" {
-		users[Podhost] = pki.Request{CommonName: "system:node:" + podhostNode, Groups: []string{nodesGroup}}
+	if options.PodhostNode != "" {
+		users[Podhost] = pki.Request{CommonName: "system:node:" + options.PodhostNode, Groups: []string{nodesGroup}}
 	}
 	for name, request := range users {
-		request.Lifetime = certificateLifetime
-		pair, err := authority.EnsurePair(l.pki(name+"-client.crt"), l.pki(name+"-client.key"), request, renewBefore, now)
-		if err != nil {
+		if err := i.followed(i.layout.kubeconfig(name), i.layout.clientPair(name), request); err != nil {
 			return err
 		}
-		content, err := renderKubeconfig(cluster.Name, cluster.server(), request.CommonName, authority, pair)
-		if err != nil {
+	}
+	for _, client := range options.Clients {
+		if err := i.followed(client.Path, client.Path, pki.Request{CommonName: client.User, Groups: client.Groups}); err != nil {
 			return err
 		}
-		if err := updateFile(l.kubeconfig(name), content); err != nil {
-			return fmt.Errorf("writing kubeconfig of %s: %w", name, err)
-		}
+	}
+	return nil
+}
+
+// followed writes a kubeconfig that names the files base.crt and base.key.
+func (i *issuance) followed(path, base string, request pki.Request) error {
+	if _, err := i.pair(base, request); err != nil {
+		return err
+	}
+	content, err := writeKubeconfig(i.cluster.Name, request.CommonName,
+		&clientcmdapi.Cluster{Server: i.cluster.server(), CertificateAuthorityData: i.authority.CertificatePEM},
+		&clientcmdapi.AuthInfo{ClientCertificate: base + ".crt", ClientKey: base + ".key"})
+	if err != nil {
+		return err
+	}
+	if err := updateFile(path, content); err != nil {
+		return fmt.Errorf("writing kubeconfig of %s: %w", request.CommonName, err)
 	}
 	return nil
 }

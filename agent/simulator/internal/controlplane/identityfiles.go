@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -48,14 +49,28 @@ func (f identityFiles) serving(name string) (certificate, key string) {
 	return f.layout.pki(name + ".crt"), f.layout.pki(name + ".key")
 }
 
-// ensure makes what is missing, or checks that it is there if another program makes it.
-func (f identityFiles) ensure(cluster state, options Options) error {
+// client is the certificate of a user.
+func (f identityFiles) client(user string) (certificate, key string) {
+	if f.external != "" {
+		return f.external.pair(user)
+	}
+	return f.layout.clientPair(user) + ".crt", f.layout.clientPair(user) + ".key"
+}
+
+// ensure makes what is missing, and returns when it is to be called again to renew it. If another program makes the
+// certificates, it checks that they are there, and there is nothing to renew.
+func (f identityFiles) ensure(cluster state, options Options) (renewAt time.Time, err error) {
 	if err := pki.EnsureServiceAccountKeys(f.layout.pki("sa.key"), f.layout.pki("sa.pub")); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	if f.external == "" {
 		return f.layout.ensureIdentities(cluster, options)
 	}
+	return time.Time{}, f.check(cluster, options)
+}
+
+// check looks for the certificates that another program makes.
+func (f identityFiles) check(cluster state, options Options) error {
 	if _, err := pki.LoadAuthority(f.ca()); err != nil {
 		return fmt.Errorf("%w: --pki-dir: %w", ErrInvalid, err)
 	}

@@ -53,6 +53,10 @@ func (l Layout) caKey() string          { return l.pki("ca.key") }
 func (l Layout) etcdDir() string        { return filepath.Join(l.root, "etcd") }
 func (l Layout) podhostDir() string     { return filepath.Join(l.root, "podhost") }
 func (l Layout) pki(file string) string { return filepath.Join(l.root, "pki", file) }
+
+// clientPair is where a user's certificate and key are, without .crt and .key.
+func (l Layout) clientPair(user string) string { return l.pki(user + "-client") }
+
 func (l Layout) kubeconfig(user string) string {
 	return filepath.Join(l.root, "kubeconfigs", user+".conf")
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // manifestManager owns the fields of the manifests' objects.
@@ -92,9 +91,9 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 		return nil
 	}
 	begun := time.Now()
-	config, err := clientcmd.BuildConfigFromFlags("", s.layout.AdminKubeconfig())
+	config, err := s.adminConfig()
 	if err != nil {
-		return fmt.Errorf("reading the admin kubeconfig: %w", err)
+		return err
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -67,6 +67,8 @@ type Options struct {
 	// PKIDir has certificates that another program makes and renews: see externalPKI.
 	// Empty means that this one makes them.
 	PKIDir string
+	// Clients get kubeconfigs whose certificates are renewed.
+	Clients []Client
 	// Manifests are files or directories of objects that the cluster has once it is ready.
 	Manifests []string
 	// APIServerPort is the port that was asked for. With nil the port of the
@@ -91,6 +93,14 @@ type Options struct {
 	Version string
 	// Progress gets one line for each step.
 	Progress io.Writer
+}
+
+// Client is a user of the cluster with a kubeconfig at Path. The certificate and its key are beside it, at
+// Path.crt and Path.key, and are renewed for as long as the cluster runs.
+type Client struct {
+	User   string
+	Groups []string
+	Path   string
 }
 
 // Validate checks the options that need no look at the data directory and sets
@@ -132,6 +142,9 @@ func (o *Options) Validate() error {
 func (o *Options) validateServing() error {
 	if o.PKIDir != "" && len(o.ServingNames) > 0 {
 		return fmt.Errorf("%w: --serving-name is of no use with --pki-dir: the certificate there has the names", ErrInvalid)
+	}
+	if o.PKIDir != "" && len(o.Clients) > 0 {
+		return fmt.Errorf("%w: --client-kubeconfig is of no use with --pki-dir: who makes the certificates there makes those of clients too", ErrInvalid)
 	}
 	for _, name := range o.ServingNames {
 		_, err := netip.ParseAddr(name)

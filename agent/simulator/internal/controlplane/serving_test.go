@@ -22,8 +22,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
+	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/pki"
 )
 
 // issuer plays cert-manager: it makes the directories that the Secrets of its Certificates are mounted as.
@@ -192,5 +194,138 @@ func TestServingNames(t *testing.T) {
 	}
 	if _, err := c.admin(t).CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// age replaces a certificate of the cluster by one that says the same and is to be renewed after a while, and returns it.
+func age(t *testing.T, authority *pki.Authority, base string, after time.Duration) []byte {
+	t.Helper()
+	content, err := os.ReadFile(base + ".crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(content)
+	old, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := pki.Request{CommonName: old.Subject.CommonName, Groups: old.Subject.Organization, Hosts: old.DNSNames, Lifetime: time.Until(old.NotAfter)/3 + after}
+	for _, address := range old.IPAddresses {
+		request.Hosts = append(request.Hosts, address.String())
+	}
+	aged, err := authority.Issue(request, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{base + ".crt": aged.CertificatePEM, base + ".key": aged.KeyPEM} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return aged.Certificate.Raw
+}
+
+// The certificates that the cluster has made itself are renewed while it runs: at the API server, in the administrator's kubeconfig,
+// and beside that of a client. No component starts again.
+func TestOwnCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
+	components := withoutPods
+	if testing.Short() {
+		components = apiServerOnly
+	}
+	dir, file := filepath.Join(t.TempDir(), "c"), filepath.Join(t.TempDir(), "agent.conf")
+	args := []string{"--client-kubeconfig", "user=agent,group=fleet:agents,group=system:masters,file=" + file}
+	begun := time.Now()
+	c := startCluster(t, dir, components, args...)
+	started := time.Since(begun)
+	c.stop(t)
+
+	authority, err := pki.LoadAuthority(filepath.Join(dir, "pki", "ca.crt"), filepath.Join(dir, "pki", "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Long enough for another start.
+	after := 3*started + 5*time.Second
+	served := age(t, authority, filepath.Join(dir, "pki", controlplane.APIServer), after)
+	aged := map[string][]byte{}
+	for _, base := range []string{file, filepath.Join(dir, "pki", "admin-client"), filepath.Join(dir, "pki", "kube-apiserver-kubelet-client")} {
+		aged[base] = age(t, authority, base, after)
+	}
+	c = startCluster(t, dir, components, args...)
+	before, server := c.pids(t), c.ready(t).Server
+	if err := presented(server, served)(); err != nil {
+		t.Fatalf("the certificate was renewed before its time, or the start took longer than %s: %v", after, err)
+	}
+	admin, err := os.ReadFile(c.ready(t).AdminKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(c.config(t, file))
+	within(t, after+patience, "the API server's certificate is renewed", func() error {
+		if err := presented(server, served)(); err == nil {
+			return errors.New("it shows the one that is about to end")
+		}
+		return nil
+	})
+	for _, component := range []string{controlplane.ControllerManager, controlplane.Scheduler} {
+		if config := c.config(t, filepath.Join(dir, "kubeconfigs", component+".conf")); config.CertFile != filepath.Join(dir, "pki", component+"-client.crt") || len(config.CertData) > 0 {
+			t.Errorf("the kubeconfig of %s names the certificate %q, and holds %d bytes of one: it does not follow its file", component, config.CertFile, len(config.CertData))
+		}
+	}
+	for base, old := range aged {
+		within(t, patience, filepath.Base(base)+" is renewed", func() error {
+			content, err := os.ReadFile(base + ".crt")
+			if err != nil {
+				return err
+			}
+			block, _ := pem.Decode(content)
+			renewed, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(renewed.Raw, old) {
+				return errors.New("it is the one that is about to end")
+			}
+			if left := time.Until(renewed.NotAfter); left < 360*24*time.Hour {
+				return fmt.Errorf("it is good for %s, want a year", left)
+			}
+			return nil
+		})
+	}
+	within(t, patience, "the administrator's kubeconfig has the renewed certificate", func() error {
+		content, err := os.ReadFile(c.ready(t).AdminKubeconfig)
+		if err == nil && bytes.Equal(content, admin) {
+			err = errors.New("it is as before")
+		}
+		return err
+	})
+	for name, client := range map[string]kubernetes.Interface{"the administrator": c.admin(t), "a client of before": client, "a new client": kubernetes.NewForConfigOrDie(c.config(t, file))} {
+		if _, err := client.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := c.pids(t); !slices.Equal(sorted(before), sorted(after)) {
+		t.Errorf("processes %v are now %v", before, after)
+	}
+	if status, _ := c.status(t); !status.Healthy {
+		t.Errorf("the cluster is not healthy: %+v", status)
+	}
+}
+
+func TestClientKubeconfigsThatAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"agent":                     `"agent" has no value`,
+		"user=agent":                "user and file are needed",
+		"file=a":                    "user and file are needed",
+		"user=a,user=b,file=c":      `"user=b" is neither user, group nor file, or is there twice`,
+		"user=a,groups=b,file=c":    `"groups=b" is neither`,
+		"user=a,group=,file=/tmp/c": `"group=" has no value`,
+	} {
+		if _, stderr, code := simcluster(t, "start", "--name", "c", "--data-dir", filepath.Join(t.TempDir(), "c"), "--client-kubeconfig", text); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s, want %s", text, code, stderr, want)
+		}
+	}
+	issuer := newIssuer(t)
+	if _, stderr, code := simcluster(t, "start", "--name", "c", "--data-dir", filepath.Join(t.TempDir(), "c"), "--pki-dir", issuer.dir, "--client-kubeconfig", "user=a,file=/tmp/a"); code != 2 || !strings.Contains(stderr, "--client-kubeconfig is of no use with --pki-dir") {
+		t.Errorf("with --pki-dir: exit code %d, %s", code, stderr)
 	}
 }

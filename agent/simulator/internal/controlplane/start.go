@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -29,6 +27,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	for _, unit := range s.units {
 		loops.Go(func() { unit.Run(unitsCtx) })
 	}
+	loops.Go(func() { s.renewCertificates(unitsCtx) })
 	control, err := s.serveControl()
 	if err == nil {
 		err = s.start(ctx)
@@ -177,18 +176,6 @@ func (s *supervisor) allowKubeletAccess(ctx context.Context) error {
 		return fmt.Errorf("allowing the API server to use kubelets: %w", errors.Join(err, last))
 	}
 	return nil
-}
-
-func adminClient(kubeconfig string) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the admin kubeconfig: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return client, nil
 }
 
 // stop removes ready.json first, so that no client takes a cluster that is ending

@@ -46,12 +46,14 @@ type supervisor struct {
 	cluster state
 	// identities are where the certificates are.
 	identities identityFiles
-	runDir     string
-	ports      reservations
-	spawner    *process.Spawner
-	client     kubernetes.Interface
-	logs       map[string]*process.LogFile
-	units      map[string]*process.Unit
+	// renewAt is when certificates are to be renewed, zero if another program does that.
+	renewAt time.Time
+	runDir  string
+	ports   reservations
+	spawner *process.Spawner
+	client  kubernetes.Interface
+	logs    map[string]*process.LogFile
+	units   map[string]*process.Unit
 	// manifests are objects that the cluster has once it is ready.
 	manifests []*unstructured.Unstructured
 	checks    map[string]healthCheck
@@ -181,15 +183,19 @@ func (o *Options) adoptState(layout Layout) (state, error) {
 
 func (s *supervisor) prepareFiles() error {
 	s.identities = identityFiles{layout: s.layout, external: externalPKI(s.cluster.PKIDir)}
-	if err := s.identities.ensure(s.cluster, s.options); err != nil {
+	var err error
+	if s.renewAt, err = s.identities.ensure(s.cluster, s.options); err != nil {
 		return err
 	}
 	if err := writeJSON(s.layout.stateFile(), s.cluster); err != nil {
 		return err
 	}
-	var err error
-	if s.client, err = adminClient(s.layout.AdminKubeconfig()); err != nil {
+	config, err := s.adminConfig()
+	if err != nil {
 		return err
+	}
+	if s.client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("making a client: %w", err)
 	}
 	return s.makeUnits()
 }

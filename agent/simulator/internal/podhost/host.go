@@ -53,13 +53,14 @@ func newHost(options Options) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
 	config.QPS, config.Burst = clientQPS, clientBurst
+	// The client is made of the files, so that it follows a certificate that is renewed.
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the API client: %w", err)
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	// Other users may pass through the data directory to the volumes of pods
 	// that run as them. What is in it is protected by itself.
