@@ -48,6 +48,11 @@ AUTOSCALER_VERSION := cluster-autoscaler-1.36.1
 AUTOSCALER_SOURCE ?=
 CLUSTER_AUTOSCALER := $(BIN)/autoscaler/$(AUTOSCALER_VERSION)/cluster-autoscaler
 
+# cert-manager itself, for make e2e only, and only if CERT_MANAGER_SOURCE says where its repository is: a clone, or a URL.
+CERT_MANAGER_VERSION := v1.20.3
+CERT_MANAGER_SOURCE ?=
+CERT_MANAGER := $(BIN)/cert-manager/$(CERT_MANAGER_VERSION)
+
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
 # Without grpcnotrace, gRPC's debug pages keep the linker from leaving out what nothing calls: 20 MB of the agent.
@@ -86,7 +91,7 @@ help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
+	@printf '\nSettings: KEEP=1 (demo, e2e), KIND_NODE_IMAGE= CERT_MANAGER_SOURCE= (e2e), CLUSTERS=3 MACHINES=20 SURGE=10%% (bench), FOR=2m (chaos), SEED=0 (chaos, faults, repeat), TIMES=10 WHOLE=1 SUITES= (repeat), FUZZTIME=1m (fuzz), VERSION= (images, charts), KIND=kind ONLY= (images-load), TESTFLAGS= for go test (test*).\n'
 
 .PHONY: demo
 demo: build ## Build everything, start a fleet on this machine, show that it works. KEEP=1 leaves it running.
@@ -203,8 +208,8 @@ test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autosc
 		-args -ginkgo.focus='cluster-autoscaler itself'
 
 .PHONY: e2e
-e2e: ## Run Hollowfleet on three real kind clusters, as the README says. It needs Docker; KIND_NODE_IMAGE= names another node. KEEP=1 leaves them.
-	@KEEP='$(KEEP)' test/e2e/run.sh
+e2e: ## Run Hollowfleet on three real kind clusters, as the README says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager. KEEP=1 leaves them.
+	@KEEP='$(KEEP)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.

@@ -31,6 +31,8 @@ var _ = Describe("A fleet on kind", Ordered, func() {
 	holdsASimulatedCluster()
 	standsPartitions()
 	outlivesReleases()
+	standsADrain()
+	servesWithCertManager()
 })
 
 func begins() {
@@ -56,7 +58,7 @@ func begins() {
 			pods := hollowNodePods(ctx, in)
 			Expect(pods).To(HaveLen(2))
 			for _, pod := range pods {
-				Expect(pod.Spec.NodeName).To(Equal(in.nodeName()), "the node of kind runs it")
+				Expect(pod.Spec.NodeName).To(Equal(in.podNodeName()), "the node of kind runs it")
 				Expect(pod.Status.ContainerStatuses).To(HaveLen(1))
 				Expect(pod.Status.ContainerStatuses[0].ContainerID).To(HavePrefix("containerd://"))
 				Expect(pod.Status.ContainerStatuses[0].Image).To(ContainSubstring("hollowfleet/hollow-node"))

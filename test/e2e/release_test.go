@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"maps"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,11 +14,7 @@ import (
 func outlivesReleases() {
 	It("should be upgraded and rolled back by helm while its machines run", func(ctx SpecContext) {
 		before := world(ctx)
-		all, err := blocks(filepath.Join(root, "docs/operations.md"), "## Upgrade")
-		Expect(err).NotTo(HaveOccurred())
-		upgrade, err := all[0].with("--reuse-values", "--reuse-values --set log.verbosity=2 --wait")
-		Expect(err).NotTo(HaveOccurred())
-		run(ctx, upgrade)
+		operations(ctx, "## Upgrade", "--reuse-values", "--reuse-values --set log.verbosity=2 --wait")
 		working(ctx, "c1", "c2")
 		Expect(world(ctx)).To(Equal(before))
 

@@ -32,14 +32,14 @@ const (
 func holdsASimulatedCluster() {
 	It("should hold a simulated cluster as a pod, by the README's commands", func(ctx SpecContext) {
 		restricted(ctx, c1, simulated)
-		makeVolume(ctx)
+		makeVolume(ctx, simulated)
 		started := time.Now()
 		readme(ctx, simulatedCluster, "KIND=c1", "KIND="+c1.name, "https://HUB:6443", "https://"+hub.nodeName()+":6443")
 		Eventually(condition(ctx, simulated, v1alpha1.ReadyCondition)).Should(HavePrefix("True"))
 		figure("a simulated cluster as a pod, from make images-load to Ready", seconds(started))
 
 		By("giving it machines, whose pods run in c1")
-		inside := lookInto(ctx)
+		inside := lookInto(ctx, simulated)
 		started = time.Now()
 		readme(ctx, firstMachines, "c1", simulated)
 		Eventually(readyKubelets(ctx, inside)).Should(ConsistOf(older, older))
@@ -65,28 +65,34 @@ func holdsASimulatedCluster() {
 		run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace c7 delete pod c7-0 --wait\n"+
 			"kubectl --kubeconfig c1.kubeconfig --namespace c7 rollout status statefulset c7 --timeout 3m\n")
 		working(ctx, simulated)
-		inside := lookInto(ctx)
+		inside := lookInto(ctx, simulated)
 		Eventually(readyKubelets(ctx, inside)).Should(ConsistOf(older, older))
 		Expect(uids(hollowNodePodsIn(ctx, c1, simulated))).To(Equal(before))
 	})
 
 	It("should leave nothing of the simulated cluster when it is removed in order", func(ctx SpecContext) {
-		run(ctx, "kubectl --namespace c7 delete machinedeployments --all --wait\n")
-		Eventually(func() []corev1.Pod { return hollowNodePodsIn(ctx, c1, simulated) }).Should(BeEmpty())
-		run(ctx, "kubectl hollow cluster remove c7 --yes\n"+
-			"helm --kubeconfig c1.kubeconfig uninstall c7 --namespace c7 --wait\n"+
-			"kubectl --kubeconfig c1.kubeconfig delete namespace c7 --wait\n"+
-			"kubectl delete namespace c7 --wait\n")
+		removeInOrder(ctx, simulated)
 		working(ctx, "c1", "c2")
 	})
 }
 
-// makeVolume makes a volume for the data: the image of the nodes that is built here has nothing that provisions one.
-func makeVolume(ctx context.Context) {
+// removeInOrder takes a simulated cluster away as docs/operations.md says: its machines first.
+func removeInOrder(ctx context.Context, release string) {
 	GinkgoHelper()
-	Expect(c1.exec("mkdir", "-p", "/var/local/c7")).To(Succeed())
-	Expect(c1.exec("chown", "65532:65532", "/var/local/c7")).To(Succeed())
-	shellIn(ctx, c1.kubeconfig, `kubectl apply -f - <<END
+	run(ctx, "kubectl --namespace "+release+" delete machinedeployments --all --wait\n")
+	Eventually(func() []corev1.Pod { return hollowNodePodsIn(ctx, c1, release) }).Should(BeEmpty())
+	run(ctx, "kubectl hollow cluster remove "+release+" --yes\n"+
+		"helm --kubeconfig c1.kubeconfig uninstall "+release+" --namespace "+release+" --wait\n"+
+		"kubectl --kubeconfig c1.kubeconfig delete namespace "+release+" --wait\n"+
+		"kubectl delete namespace "+release+" --wait\n")
+}
+
+// makeVolume makes a volume for the data of a release: the image of the nodes that is built here has nothing that provisions one.
+func makeVolume(ctx context.Context, release string) {
+	GinkgoHelper()
+	Expect(c1.exec("mkdir", "-p", "/var/local/"+release)).To(Succeed())
+	Expect(c1.exec("chown", "65532:65532", "/var/local/"+release)).To(Succeed())
+	shellIn(ctx, c1.kubeconfig, strings.ReplaceAll(`kubectl apply -f - <<END
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: c7}
@@ -97,33 +103,20 @@ spec:
   hostPath: {path: /var/local/c7}
   claimRef: {namespace: c7, name: data-c7-0}
 END
-`)
+`, simulated, release))
 }
 
-// lookInto makes a kubeconfig for the simulated cluster, as the notes of its release say, and forwards a port to its API server for
-// as long as the spec runs.
-func lookInto(ctx context.Context) *kindCluster {
+// lookInto makes a kubeconfig for a simulated cluster, as the notes of its release say, and forwards a port to its API server for as
+// long as the spec runs.
+func lookInto(ctx context.Context, release string) *kindCluster {
 	GinkgoHelper()
-	content := run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace c7 exec c7-0 --container simcluster -- "+
+	content := run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace "+release+" exec "+release+"-0 --container simcluster -- "+
 		"/simcluster kubeconfig --data-dir /var/lib/simcluster/cluster --user admin --group system:masters\n")
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	Expect(listener.Close()).To(Succeed())
-	_, port, err := net.SplitHostPort(address)
-	Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(work, simulated+".kubeconfig")
+	address := forward(ctx, c1, release, "service/"+release, 6443)
+	path := filepath.Join(work, release+".kubeconfig")
 	Expect(os.WriteFile(path, []byte(strings.ReplaceAll(content, "https://127.0.0.1:6443", "https://"+address)), 0o600)).To(Succeed())
-
-	forward := exec.Command(filepath.Join(os.Getenv("HOLLOWFLEET_E2E_PATH"), "kubectl"), "--kubeconfig", c1.kubeconfig, //nolint:noctx // it ends with the spec
-		"--namespace", simulated, "port-forward", "service/"+simulated, port+":6443")
-	forward.Stdout, forward.Stderr = GinkgoWriter, GinkgoWriter
-	Expect(forward.Start()).To(Succeed())
-	DeferCleanup(func() {
-		_ = forward.Process.Kill()
-		_ = forward.Wait()
-	})
-	inside := &kindCluster{name: simulated, kubeconfig: path}
+	inside := &kindCluster{name: release, kubeconfig: path}
+	var err error
 	inside.config, err = clientcmd.BuildConfigFromFlags("", path)
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func() (err error) {
@@ -131,6 +124,34 @@ func lookInto(ctx context.Context) *kindCluster {
 		return err
 	}).Should(Succeed(), "the port is not forwarded")
 	return inside
+}
+
+// forward forwards a port of a pod or Service to this machine for as long as the spec runs, and returns the address here. kubectl
+// gives up when a connection fails, so it is started again.
+func forward(ctx context.Context, in *kindCluster, namespace, target string, port int) string {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().(*net.TCPAddr)
+	Expect(listener.Close()).To(Succeed())
+	forwarding, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for forwarding.Err() == nil {
+			command := exec.CommandContext(forwarding, filepath.Join(os.Getenv("HOLLOWFLEET_E2E_PATH"), "kubectl"), "--kubeconfig", in.kubeconfig,
+				"--namespace", namespace, "port-forward", target, fmt.Sprintf("%d:%d", address.Port, port))
+			command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+			if err := command.Run(); err != nil && forwarding.Err() == nil {
+				GinkgoWriter.Printf("forwarding to %s: %v\n", target, err)
+			}
+		}
+	}()
+	DeferCleanup(func() {
+		end()
+		<-ended
+	})
+	return address.String()
 }
 
 func uids(pods []corev1.Pod) map[string]types.UID {

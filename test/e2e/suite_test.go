@@ -53,7 +53,7 @@ var _ = BeforeSuite(func() {
 		Expect(os.Symlink(target, filepath.Join(work, name))).To(Succeed())
 	}
 	started := time.Now()
-	clusters, err := createClusters(os.Getenv("HOLLOWFLEET_KIND_IMAGE"), work, "hub", "c1", "c2")
+	clusters, err := createClusters(os.Getenv("HOLLOWFLEET_KIND_IMAGE"), work, map[string]int{"hub": 0, "c1": 0, "c2": 1})
 	if err != nil && clusters != nil {
 		collect(clusters)
 	}
@@ -93,6 +93,17 @@ func readme(ctx context.Context, number int, pairs ...string) string {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(len(all)).To(BeNumerically(">", number), "the README has not as many blocks of commands")
 	script, err := all[number].with(pairs...)
+	Expect(err).NotTo(HaveOccurred())
+	return run(ctx, script)
+}
+
+// operations runs the first commands below a heading of docs/operations.md, with other names where they are needed.
+func operations(ctx context.Context, heading string, pairs ...string) string {
+	GinkgoHelper()
+	all, err := blocks(filepath.Join(root, "docs/operations.md"), heading)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(all).NotTo(BeEmpty(), "no commands below %s", heading)
+	script, err := all[0].with(pairs...)
 	Expect(err).NotTo(HaveOccurred())
 	return run(ctx, script)
 }
