@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/test/otlp"
 )
 
 // settled is how long after the last change of a fleet all has been written that the hub puts off, such as counts and events.
@@ -33,6 +35,7 @@ type options struct {
 	roll               bool
 	surge              string
 	timeout            time.Duration
+	samplingRatio      float64
 	output             string
 	binDir             string
 	out, progress      io.Writer
@@ -61,6 +64,7 @@ measured until then and says what was not reached, with status 0; if not even th
 		Example: `  bench --clusters 3 --machines 20
   bench --clusters 1 --machines 200 --rest 0s
   bench --clusters 1 --machines 20 --surge 1
+  bench --clusters 1 --machines 50 --rest 0s --trace-sampling-ratio 0.1
   bench -o json > figures.json`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -74,6 +78,7 @@ measured until then and says what was not reached, with status 0; if not even th
 	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
 	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
+	cmd.Flags().Float64Var(&opts.samplingRatio, "trace-sampling-ratio", 0, "part of the traces that hub and agents send, to a receiver in this process; 0 for no tracing at all")
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
@@ -130,12 +135,30 @@ func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() er
 	for i := range opts.clusters {
 		names = append(names, fmt.Sprintf("c%d", i+1))
 	}
-	fleet, err := localfleet.Up(ctx, localfleet.Options{
-		Dir: dir, TemporaryDir: true, BinDir: opts.binDir, Clusters: names,
-		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
-	})
+	tracing, stop, err := opts.traces()
 	if err != nil {
 		return nil, nil, err
 	}
-	return fleet, fleet.Down, nil
+	fleet, err := localfleet.Up(ctx, localfleet.Options{
+		Dir: dir, TemporaryDir: true, BinDir: opts.binDir, Clusters: names, HubArgs: tracing, AgentArgs: tracing,
+		Progress: func(line string) { fmt.Fprintln(opts.progress, line) },
+	})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return fleet, func() error { defer stop(); return fleet.Down() }, nil
+}
+
+// traces starts a receiver for the traces of hub and agents, and returns their flags for it.
+func (o options) traces() (flags []string, stop func(), err error) {
+	if o.samplingRatio == 0 {
+		return nil, func() {}, nil
+	}
+	receiver, err := otlp.Start("127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	ratio := strconv.FormatFloat(o.samplingRatio, 'f', -1, 64)
+	return []string{"--otlp-endpoint=http://" + receiver.Address, "--trace-sampling-ratio=" + ratio}, receiver.Stop, nil
 }

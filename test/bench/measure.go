@@ -36,6 +36,10 @@ type figures struct {
 	MachinesReady int `json:"machinesReady"`
 	// WritesPerMachine counts hub writes from the scale until all are Ready, divided by the Machines.
 	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
+	// CPUSecondsPerMachine is what hub and agents used from the scale until all were Ready, divided by the Machines.
+	CPUSecondsPerMachine map[string]float64 `json:"cpuSecondsPerMachine,omitempty"`
+	// SamplingRatio is the part of the traces that was sent; 0 without tracing.
+	SamplingRatio float64 `json:"traceSamplingRatio"`
 	// Roll is the rolling update; nil if it was left out.
 	Roll *rollFigures `json:"roll,omitempty"`
 	// RestSeconds is how long the measurement at rest took.
@@ -61,7 +65,7 @@ type measurement struct {
 
 // measure returns what it measured, also with an error: what was not reached then is named.
 func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figures, error) {
-	m := &measurement{figures: &figures{Clusters: opts.clusters, Machines: opts.machines}, opts: opts, fleet: fleet}
+	m := &measurement{figures: &figures{Clusters: opts.clusters, Machines: opts.machines, SamplingRatio: opts.samplingRatio}, opts: opts, fleet: fleet}
 	parts := []struct {
 		name    string
 		measure func(context.Context) error
@@ -96,11 +100,15 @@ func (m *measurement) measureScale(ctx context.Context) error {
 	if m.before, err = (counter{config: m.fleet.HubConfig}).read(ctx); err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin, used := time.Now(), readProcesses(m.fleet)
 	if err := patchAll(ctx, m.fleet, fmt.Sprintf(`{"spec":{"replicas":%d}}`, m.opts.machines)); err != nil {
 		return err
 	}
-	return m.waitReady(ctx, m.opts, m.machines, begin)
+	if err := m.waitReady(ctx, m.opts, m.machines, begin); err != nil {
+		return err
+	}
+	m.CPUSecondsPerMachine = controllersCPU(used, readProcesses(m.fleet), m.opts)
+	return nil
 }
 
 func (m *measurement) measureWrites(ctx context.Context) error {

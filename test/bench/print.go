@@ -21,6 +21,7 @@ func (f *figures) print(out io.Writer) error {
 	} else {
 		fmt.Fprintf(w, "Ready on the hub in the end\t%d of %d\n", f.MachinesReady, f.Clusters*f.Machines)
 	}
+	printCPU(w, f.CPUSecondsPerMachine)
 	if f.WritesPerMachine != nil {
 		printCounts(w, "\nHUB WRITES\tPER MACHINE, CREATION TO READY", f.WritesPerMachine, "%.2f")
 		fmt.Fprintf(w, "of the Machine itself\t%.2f\n", ownWrites(f.WritesPerMachine))
@@ -71,9 +72,16 @@ func (r *rollFigures) show(w io.Writer, machines int) {
 	if r.IdealSeconds > 0 {
 		fmt.Fprintf(w, "machines / surge x (join + removal)\t%.1f s; the update took %.0f %% of that\n", r.IdealSeconds, 100*r.Seconds/r.IdealSeconds)
 	}
+	printCPU(w, r.CPUSecondsPerMachine)
 	fmt.Fprintf(w, "most Machines at once / fewest Ready, of one cluster\t%d / %d\n", r.MostMachines, r.FewestReady)
 	if r.WritesPerMachine != nil {
 		printCounts(w, "\nHUB WRITES\tPER REPLACED MACHINE", r.WritesPerMachine, "%.2f")
+	}
+}
+
+func printCPU(w io.Writer, used map[string]float64) {
+	for _, role := range slices.Sorted(maps.Keys(used)) {
+		fmt.Fprintf(w, "CPU of %s per Machine\t%.1f ms\n", role, 1000*used[role])
 	}
 }
 

@@ -98,6 +98,17 @@ func summarize(before, after map[int]usage, minutes float64) []processFigures {
 	return result
 }
 
+// controllersCPU is what the hub and all agents have used between two readings, divided by the Machines.
+func controllersCPU(before, after map[int]usage, opts options) map[string]float64 {
+	used := map[string]float64{}
+	for pid, now := range after {
+		if now.role == "hub" || now.role == "agent" {
+			used[now.role] += (now.cpuSeconds - before[pid].cpuSeconds) / float64(opts.clusters*opts.machines)
+		}
+	}
+	return used
+}
+
 func descendants(root int) []int {
 	children := map[int][]int{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -38,6 +38,8 @@ type rollFigures struct {
 	// MostMachines and FewestReady are the extremes of one cluster at any time that was seen.
 	MostMachines int `json:"mostMachines"`
 	FewestReady  int `json:"fewestReady"`
+	// CPUSecondsPerMachine is what hub and agents used for the whole roll, divided by the Machines.
+	CPUSecondsPerMachine map[string]float64 `json:"cpuSecondsPerMachine"`
 	// WritesPerMachine counts hub writes of the whole roll, divided by the Machines.
 	WritesPerMachine map[string]float64 `json:"hubWritesPerMachine"`
 }
@@ -100,12 +102,15 @@ func (m *measurement) measureRoll(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(m.opts.progress, "rolling all Machines to kubelet %s\n", rollVersion)
-	begin := time.Now()
+	begin, used := time.Now(), readProcesses(m.fleet)
 	if err := patchAll(ctx, m.fleet, fmt.Sprintf(`{"spec":{"template":{"spec":{"versions":{"kubelet":%q}}}}}`, rollVersion)); err != nil {
 		return err
 	}
 	unfinished := r.follow(ctx, m.machines)
-	m.Roll = &rollFigures{Seconds: time.Since(begin).Seconds(), Rolled: r.rolled, Surge: m.opts.surge}
+	m.Roll = &rollFigures{
+		Seconds: time.Since(begin).Seconds(), Rolled: r.rolled, Surge: m.opts.surge,
+		CPUSecondsPerMachine: controllersCPU(used, readProcesses(m.fleet), m.opts),
+	}
 	if unfinished != nil {
 		r.sum(m.Roll, surge)
 		return unfinished
