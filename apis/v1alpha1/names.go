@@ -19,6 +19,14 @@ const (
 	NodeDisruptionNameLabel = "hollowfleet.io/node-disruption-name"
 	// NodeDisruptionPreviewLabel, on a NodeDisruptionRun, says that it only shows what would be hit, and never begins.
 	NodeDisruptionPreviewLabel = "hollowfleet.io/node-disruption-preview"
+	// LoadTestNameLabel, on a LoadTestRun and on the NodeDisruptionRun beside it, names the LoadTest that it was made for. Written by
+	// the hub.
+	LoadTestNameLabel = "hollowfleet.io/load-test-name"
+	// LoadTestRunUIDLabel, on the namespaces and objects that a LoadTestRun made in its cluster, has its UID. Written by the agent,
+	// which removes the namespaces that have it, and no others.
+	LoadTestRunUIDLabel = "hollowfleet.io/load-test-run-uid"
+	// LoadTemplateLabel, on an object that a LoadTestRun made, names its template. Written by the agent.
+	LoadTemplateLabel = "hollowfleet.io/load-template"
 	// ManagedByLabel with the value ManagedByHub marks what the hub created and may therefore change.
 	ManagedByLabel = "hollowfleet.io/managed-by"
 	// MachineNameLabel names the Machine that a pod or Secret of the workload cluster serves. Written by the agent.
@@ -210,6 +218,9 @@ const (
 	// MachineFinalizer keeps a Machine until its agent has removed pod, Node and credentials. Written by the
 	// MachineSet controller at creation, else by the agent before it creates anything; removed by the agent.
 	MachineFinalizer = "hollowfleet.io/agent"
+	// LoadTestRunFinalizer keeps a LoadTestRun until its agent has removed what the run made. Written by the agent before it makes
+	// anything, and removed by it.
+	LoadTestRunFinalizer = "hollowfleet.io/load-test-run"
 	// ClusterFinalizer keeps a Cluster until the hub has dealt with its namespace. Written by the hub.
 	ClusterFinalizer = "hollowfleet.io/hub"
 

@@ -19,6 +19,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&MachineFleet{}, &MachineFleetList{},
 		&NodeDisruption{}, &NodeDisruptionList{},
 		&NodeDisruptionRun{}, &NodeDisruptionRunList{},
+		&LoadTest{}, &LoadTestList{},
+		&LoadTestRun{}, &LoadTestRunList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -216,3 +216,49 @@ func (d NodeDisruption) MarshalJSON() ([]byte, error) {
 	type plain NodeDisruption
 	return json.Marshal(plain(d))
 }
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (r *LoadTestRun) NotDecoded() string { return r.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (r *LoadTestRun) UnmarshalJSON(data []byte) error {
+	type plain LoadTestRun
+	var decoded plain
+	problem, header, err := decodeObject(data, &decoded)
+	if *r = LoadTestRun(decoded); problem != "" {
+		*r = LoadTestRun{TypeMeta: header.TypeMeta, ObjectMeta: header.ObjectMeta, DecodeError: problem}
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (r LoadTestRun) MarshalJSON() ([]byte, error) {
+	if r.DecodeError != "" {
+		return nil, encodeError("LoadTestRun", r.ObjectMeta, r.DecodeError)
+	}
+	type plain LoadTestRun
+	return json.Marshal(plain(r))
+}
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (t *LoadTest) NotDecoded() string { return t.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (t *LoadTest) UnmarshalJSON(data []byte) error {
+	type plain LoadTest
+	var decoded plain
+	problem, header, err := decodeObject(data, &decoded)
+	if *t = LoadTest(decoded); problem != "" {
+		*t = LoadTest{TypeMeta: header.TypeMeta, ObjectMeta: header.ObjectMeta, DecodeError: problem}
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (t LoadTest) MarshalJSON() ([]byte, error) {
+	if t.DecodeError != "" {
+		return nil, encodeError("LoadTest", t.ObjectMeta, t.DecodeError)
+	}
+	type plain LoadTest
+	return json.Marshal(plain(t))
+}

@@ -1,0 +1,400 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Load is what is done to the API server of a cluster: objects of templates are made, changed, read and deleted in namespaces
+// that the run makes for itself.
+//
+// +kubebuilder:validation:XValidation:rule="self.steps.all(s, s.phases.all(p, !has(p.template) || (has(self.templates) && self.templates.exists(t, t.name == p.template))))",message="steps: each template of a phase has to be the name of one of templates",fieldPath=".steps"
+type Load struct {
+	// namespaces is how many namespaces the run makes in the cluster, 1 to 100. Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=1
+	// +optional
+	Namespaces int32 `json:"namespaces,omitempty"`
+
+	// templates of the objects.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Templates []LoadTemplate `json:"templates,omitempty"`
+
+	// steps are done one after the other.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +required
+	Steps []LoadStep `json:"steps"`
+
+	// timeout is how long all steps together may take, 1s to 24h. What is not done then is left out, and the run has failed.
+	// Default 15m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout: must be from 1s to 24h"
+	// +kubebuilder:default="15m"
+	// +optional
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+
+	// thresholds are the service level objectives. They give the run a verdict. Default none.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Thresholds []LoadThreshold `json:"thresholds,omitempty"`
+
+	// abortOnBreach ends the run as soon as a threshold is crossed: one of a quantile with at least 100 measurements behind it.
+	// Default false.
+	// +optional
+	AbortOnBreach bool `json:"abortOnBreach,omitempty"`
+
+	// cleanupPolicy says what becomes of what the run made. Default Delete.
+	// +kubebuilder:default=Delete
+	// +optional
+	CleanupPolicy LoadCleanupPolicy `json:"cleanupPolicy,omitempty"`
+
+	// seed decides random times between requests: the same for the same seed. Default 0.
+	// +optional
+	Seed int64 `json:"seed,omitempty"`
+}
+
+// LoadCleanupPolicy says what becomes of what a run made.
+//
+// +kubebuilder:validation:Enum=Delete;DeleteOnSuccess;Keep
+type LoadCleanupPolicy string
+
+// The values of LoadCleanupPolicy.
+const (
+	// LoadCleanupDelete: it is deleted when the run is over, whatever became of it.
+	LoadCleanupDelete LoadCleanupPolicy = "Delete"
+	// LoadCleanupDeleteOnSuccess: it is deleted when the run has completed with its thresholds met, and otherwise with the run.
+	LoadCleanupDeleteOnSuccess LoadCleanupPolicy = "DeleteOnSuccess"
+	// LoadCleanupKeep: it is deleted with the run.
+	LoadCleanupKeep LoadCleanupPolicy = "Keep"
+)
+
+// LoadTemplate makes objects of a namespaced kind.
+type LoadTemplate struct {
+	// name by which phases call it. It begins the names of the objects.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// object is the manifest as YAML, in which Go's text/template replaces {{.Name}} and {{.Namespace}} of the object,
+	// {{.Index}}, its number among those of the template in its namespace from 0, {{.Iteration}} of the step, and {{.Run}}. Name and
+	// namespace are set in any case, and a label by which the run finds its objects.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	// +required
+	Object string `json:"object"`
+}
+
+// LoadStep is some phases that are done side by side.
+type LoadStep struct {
+	// name of the step.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+	// iterations is how many times the step is done, 1 to 1000. Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=1
+	// +optional
+	Iterations int32 `json:"iterations,omitempty"`
+	// phases of the step, 8 at most. The step is over when all of them are.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +required
+	Phases []LoadPhase `json:"phases"`
+}
+
+// LoadAction is what a phase does.
+//
+// +kubebuilder:validation:Enum=Create;Patch;Get;List;Delete;Churn;Wait
+type LoadAction string
+
+// The values of LoadAction.
+const (
+	// LoadCreate makes objects of a template.
+	LoadCreate LoadAction = "Create"
+	// LoadPatch writes an annotation on objects of a template that the run has made.
+	LoadPatch LoadAction = "Patch"
+	// LoadGet reads objects of a template that the run has made, one by one.
+	LoadGet LoadAction = "Get"
+	// LoadList lists the objects of a template in one of the run's namespaces.
+	LoadList LoadAction = "List"
+	// LoadDelete deletes objects of a template that the run has made.
+	LoadDelete LoadAction = "Delete"
+	// LoadChurn deletes objects of a template that the run has made and makes as many new ones, for duration.
+	LoadChurn LoadAction = "Churn"
+	// LoadWait does nothing for duration.
+	LoadWait LoadAction = "Wait"
+)
+
+// LoadPhase is one kind of request, made again and again.
+//
+// +kubebuilder:validation:XValidation:rule="(self.action == 'Wait') != has(self.template)",message="phases: every action but Wait needs a template, and Wait has none"
+// +kubebuilder:validation:XValidation:rule="!(self.action in ['Wait', 'Churn', 'Get', 'List', 'Patch']) || has(self.duration)",message="phases: the actions Wait, Churn, Get, List and Patch need duration"
+// +kubebuilder:validation:XValidation:rule="!(self.action in ['Create', 'Delete']) || !has(self.duration)",message="phases: the actions Create and Delete have no duration, but a number of replicas"
+// +kubebuilder:validation:XValidation:rule="self.action != 'Create' || has(self.replicas)",message="phases: the action Create needs replicas"
+// +kubebuilder:validation:XValidation:rule="(self.action == 'Churn') == has(self.churnPercent)",message="phases: the action Churn needs churnPercent, and no other has it"
+type LoadPhase struct {
+	// action is Create, Patch, Get, List, Delete, Churn or Wait.
+	// +required
+	Action LoadAction `json:"action"`
+	// template is the name of the objects' template.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Template string `json:"template,omitempty"`
+	// replicas is how many objects are made or deleted in each namespace in one iteration, 1 to 10000. For Delete the default is all
+	// that there are.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// duration is how long the phase goes on, at most 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('24h')",message="duration: must be more than 0s and at most 24h"
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// churnPercent is how many of the objects there are at a time are replaced in each round of Churn, 1 to 100, rounded up.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ChurnPercent int32 `json:"churnPercent,omitempty"`
+	// tuning says at which times requests are made. Default: Steady, 5 a second.
+	// +kubebuilder:default={}
+	// +optional
+	Tuning LoadTuning `json:"tuning,omitzero"`
+	// wait says what the phase waits for after its last request. For Churn: before each next round. Default None.
+	// +kubebuilder:default=None
+	// +optional
+	Wait LoadWaitFor `json:"wait,omitempty"`
+}
+
+// LoadWaitFor says what a phase waits for.
+//
+// +kubebuilder:validation:Enum=None;Ready;Gone
+type LoadWaitFor string
+
+// The values of LoadWaitFor.
+const (
+	// LoadWaitNone: nothing.
+	LoadWaitNone LoadWaitFor = "None"
+	// LoadWaitReady: the objects of the template are ready. Pods are Ready or have succeeded, Deployments and StatefulSets are
+	// rolled out, Jobs are complete; any other object is ready when it is there.
+	LoadWaitReady LoadWaitFor = "Ready"
+	// LoadWaitGone: the objects that were deleted are gone.
+	LoadWaitGone LoadWaitFor = "Gone"
+)
+
+// LoadTuningType says how the times between requests are.
+//
+// +kubebuilder:validation:Enum=Steady;Random;Poisson;Ramp
+type LoadTuningType string
+
+// The values of LoadTuningType.
+const (
+	// LoadSteady: all the same.
+	LoadSteady LoadTuningType = "Steady"
+	// LoadRandom: from nothing to twice the mean, all equally likely.
+	LoadRandom LoadTuningType = "Random"
+	// LoadPoisson: exponentially distributed, as with requests that know nothing of each other.
+	LoadPoisson LoadTuningType = "Poisson"
+	// LoadRamp: the same, but the rate grows evenly from startQPS to qps while the phase's requests are made.
+	LoadRamp LoadTuningType = "Ramp"
+)
+
+// LoadTuning says at which times requests are made. A request is made at its time whether earlier ones were answered or not, up to
+// 100 at once.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Ramp') == has(self.startQPS)",message="tuning: the type Ramp needs startQPS, and no other has it"
+type LoadTuning struct {
+	// type is Steady, Random, Poisson or Ramp. Default Steady.
+	// +kubebuilder:default=Steady
+	// +optional
+	Type LoadTuningType `json:"type,omitempty"`
+	// qps is how many requests are made in a second, 1 to 1000. Default 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=5
+	// +optional
+	QPS int32 `json:"qps,omitempty"`
+	// burst is how many requests are made at once at each time, which are then so much further apart, 1 to 100. Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=1
+	// +optional
+	Burst int32 `json:"burst,omitempty"`
+	// startQPS is how many requests are made in the first second of a Ramp, 1 to 1000.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	StartQPS int32 `json:"startQPS,omitempty"`
+}
+
+// LoadMeasurement is what is measured.
+//
+// +kubebuilder:validation:Enum=PodScheduled;PodInitialized;PodRunning;PodReady;PodReadyByObject;NodeReady;DeploymentRollout;APIRequest;APIServerRequest;Errors
+type LoadMeasurement string
+
+// The values of LoadMeasurement.
+const (
+	// LoadPodScheduled, LoadPodInitialized, LoadPodRunning and LoadPodReady: from the time at which the API server made the pod,
+	// as its answer arrived, to the one at which the agent's watch shows it assigned to a Node, with its init containers done, with
+	// all containers running, and Ready.
+	LoadPodScheduled   LoadMeasurement = "PodScheduled"
+	LoadPodInitialized LoadMeasurement = "PodInitialized"
+	LoadPodRunning     LoadMeasurement = "PodRunning"
+	LoadPodReady       LoadMeasurement = "PodReady"
+	// LoadPodReadyByObject: from metadata.creationTimestamp to the time of the condition Ready, in whole seconds, as they are in pods.
+	LoadPodReadyByObject LoadMeasurement = "PodReadyByObject"
+	// LoadNodeReady: from the time at which the watch shows a new Node, or one that has become not Ready, to Ready.
+	LoadNodeReady LoadMeasurement = "NodeReady"
+	// LoadDeploymentRollout: from the answer to the creation of a Deployment until it is rolled out.
+	LoadDeploymentRollout LoadMeasurement = "DeploymentRollout"
+	// LoadAPIRequest: from a request of the run to its answer, by verb and resource.
+	LoadAPIRequest LoadMeasurement = "APIRequest"
+	// LoadAPIServerRequest: what the API server itself has counted in apiserver_request_sli_duration_seconds during the run, by
+	// verb and resource, requests of all clients together. Its buckets count as their upper bounds.
+	LoadAPIServerRequest LoadMeasurement = "APIServerRequest"
+	// LoadErrors: requests of the run that failed, of 100.
+	LoadErrors LoadMeasurement = "Errors"
+)
+
+// LoadQuantile is which of the measured times a threshold is about.
+//
+// +kubebuilder:validation:Enum=P50;P90;P99;Max
+type LoadQuantile string
+
+// The values of LoadQuantile.
+const (
+	LoadP50 LoadQuantile = "P50"
+	LoadP90 LoadQuantile = "P90"
+	LoadP99 LoadQuantile = "P99"
+	LoadMax LoadQuantile = "Max"
+)
+
+// LoadThreshold is a service level objective.
+//
+// +kubebuilder:validation:XValidation:rule="self.measurement == 'Errors' ? has(self.maxPercent) && !has(self.max) : has(self.max) && !has(self.maxPercent)",message="thresholds: the measurement Errors needs maxPercent, every other needs max"
+// +kubebuilder:validation:XValidation:rule="self.measurement in ['APIRequest', 'APIServerRequest'] || (!has(self.verb) && !has(self.resource))",message="thresholds: only APIRequest and APIServerRequest have a verb and a resource"
+type LoadThreshold struct {
+	// measurement that is limited.
+	// +required
+	Measurement LoadMeasurement `json:"measurement"`
+	// verb of requests, such as POST or LIST. Default: all together.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[A-Z]+$`
+	// +optional
+	Verb string `json:"verb,omitempty"`
+	// resource of requests, such as pods. Default: all together.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Resource string `json:"resource,omitempty"`
+	// quantile of the measured times. Default P99.
+	// +kubebuilder:default=P99
+	// +optional
+	Quantile LoadQuantile `json:"quantile,omitempty"`
+	// max is the longest time that meets the threshold.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +optional
+	Max *metav1.Duration `json:"max,omitempty"`
+	// maxPercent is how many of 100 requests may fail, 0 to 100.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	MaxPercent *int32 `json:"maxPercent,omitempty"`
+}
+
+// LoadVerdict says whether the thresholds were met.
+//
+// +kubebuilder:validation:Enum=Passed;Failed;Invalid
+type LoadVerdict string
+
+// The values of LoadVerdict.
+const (
+	// LoadPassed: all were met, in a run that was carried out in full.
+	LoadPassed LoadVerdict = "Passed"
+	// LoadMissed: one was not met, or nothing was measured for it, or the run was not carried out in full.
+	LoadMissed LoadVerdict = "Failed"
+	// LoadInvalid: the simulator was the bottleneck, so that the measurements say nothing about the cluster.
+	LoadInvalid LoadVerdict = "Invalid"
+)
+
+// LoadThresholdResult is what became of a threshold.
+type LoadThresholdResult struct {
+	LoadThreshold `json:",inline"`
+	// met says whether it was. False without any measurement.
+	// +required
+	Met bool `json:"met"`
+	// measured is the quantile that was measured. Absent for Errors and without any measurement.
+	// +optional
+	Measured *metav1.Duration `json:"measured,omitempty"`
+	// measuredPercent is how many of 100 requests have failed, with two decimal places. Only for Errors.
+	// +kubebuilder:validation:MaxLength=8
+	// +optional
+	MeasuredPercent string `json:"measuredPercent,omitempty"`
+	// count is how many measurements there are.
+	// +required
+	Count int64 `json:"count"`
+}
+
+// LoadLatency is a summary of measured times.
+type LoadLatency struct {
+	// measurement that it is about.
+	// +required
+	Measurement LoadMeasurement `json:"measurement"`
+	// verb of the requests. Only for requests.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	Verb string `json:"verb,omitempty"`
+	// resource of the requests. Only for requests.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Resource string `json:"resource,omitempty"`
+	// count is how many measurements there are.
+	// +required
+	Count int64 `json:"count"`
+	// p50, p90, p99 and max of the measured times.
+	// +required
+	P50 metav1.Duration `json:"p50"`
+	// p90 of the measured times.
+	// +required
+	P90 metav1.Duration `json:"p90"`
+	// p99 of the measured times.
+	// +required
+	P99 metav1.Duration `json:"p99"`
+	// max of the measured times.
+	// +required
+	Max metav1.Duration `json:"max"`
+}
+
+// LoadError counts requests that failed for one reason.
+type LoadError struct {
+	// reason, such as Forbidden or Timeout.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Reason string `json:"reason"`
+	// verb and resource of the requests.
+	// +kubebuilder:validation:MaxLength=160
+	// +required
+	Request string `json:"request"`
+	// count is how many there were.
+	// +required
+	Count int64 `json:"count"`
+	// message of the first of them.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Message string `json:"message,omitempty"`
+}

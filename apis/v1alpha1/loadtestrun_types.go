@@ -1,0 +1,239 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// LoadTestRun puts a load on one cluster, once. The cluster's agent carries it out, measures, and removes what it made.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ltr,categories=fleet
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.progress.step`
+// +kubebuilder:printcolumn:name="Requests",type=integer,JSONPath=`.status.progress.requests`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.progress.failed`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type LoadTestRun struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// DecodeError says why spec and status could not be decoded; then both are empty. It is no field of the API.
+	DecodeError string `json:"-"`
+
+	// spec is written by the user, or by the hub for a LoadTest. Only startTime, once, and stopped can be changed later.
+	// +required
+	Spec LoadTestRunSpec `json:"spec"`
+	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
+	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status LoadTestRunStatus `json:"status,omitzero"`
+}
+
+// LoadTestRunSpec is the load and when it begins. The cluster is that of the run's namespace.
+//
+// +kubebuilder:validation:XValidation:rule="self.withStartTime || !has(self.startTime)",message="spec.startTime: only with withStartTime"
+type LoadTestRunSpec struct {
+	Load `json:",inline"`
+
+	// withStartTime keeps a run that is prepared from beginning before startTime is set. Default false: it begins at once.
+	// +kubebuilder:default=false
+	// +optional
+	WithStartTime bool `json:"withStartTime"`
+	// startTime is when the run begins. The hub sets it once the runs of all clusters are prepared, so that they begin together.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// stopped ends the run. What was measured is kept, what was made is removed as cleanupPolicy says. Default false.
+	// +optional
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+// LoadTestRunPhase says how far a run is.
+//
+// +kubebuilder:validation:Enum=Pending;Preparing;Prepared;Running;CleaningUp;Completed;Failed
+type LoadTestRunPhase string
+
+// The values of LoadTestRunPhase.
+const (
+	// LoadTestPending: the agent has not begun with it, or another run is going on in the cluster.
+	LoadTestPending LoadTestRunPhase = "Pending"
+	// LoadTestPreparing: the templates are tried with the API server, and the namespaces are made.
+	LoadTestPreparing LoadTestRunPhase = "Preparing"
+	// LoadTestPrepared: it waits for its startTime.
+	LoadTestPrepared LoadTestRunPhase = "Prepared"
+	// LoadTestRunning: steps are being done.
+	LoadTestRunning LoadTestRunPhase = "Running"
+	// LoadTestCleaningUp: the steps are over, measurements and verdict are there, and what the run made is being removed.
+	LoadTestCleaningUp LoadTestRunPhase = "CleaningUp"
+	// LoadTestCompleted: all steps were done, and what was to be removed is gone. The verdict says whether thresholds were met.
+	LoadTestCompleted LoadTestRunPhase = "Completed"
+	// LoadTestFailed: it was not carried out in full; the message says why. What was to be removed is gone.
+	LoadTestFailed LoadTestRunPhase = "Failed"
+)
+
+// LoadTestRunStatus is what the agent knows of a run.
+type LoadTestRunStatus struct {
+	// phase says how far the run is: Pending, Preparing, Prepared, Running, CleaningUp, Completed or Failed.
+	// +optional
+	Phase LoadTestRunPhase `json:"phase,omitempty"`
+	// message says how the run is, and what a user can do.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime is when the first step began.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime is when the last step ended, or the run was broken off.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+	// failure says why the run was not carried out in full. Empty as long as it was.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Failure string `json:"failure,omitempty"`
+	// verdict is Passed, Failed or Invalid once the steps are over. Empty without thresholds in a run that was carried out in full,
+	// unless it is Invalid.
+	// +optional
+	Verdict LoadVerdict `json:"verdict,omitempty"`
+	// invalid says why the measurements say nothing about the cluster.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Invalid []string `json:"invalid,omitempty"`
+	// progress is how far it is. Written every few seconds.
+	// +optional
+	Progress LoadProgress `json:"progress,omitzero"`
+	// thresholds are what became of the spec's, in the same order.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Thresholds []LoadThresholdResult `json:"thresholds,omitempty"`
+	// histograms have all that was measured, those with the most measurements first. Written every half minute and at the end.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Histograms []LoadHistogram `json:"histograms,omitempty"`
+	// series are measurements over time.
+	// +listType=map
+	// +listMapKey=measurement
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Series []LoadSeries `json:"series,omitempty"`
+	// errors are why requests failed, the most frequent first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Errors []LoadError `json:"errors,omitempty"`
+	// simulator is how the simulator itself was during the run.
+	// +optional
+	Simulator *LoadSimulator `json:"simulator,omitempty"`
+	// conditions: Ready, which is True when the run is over, Reconciling and Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// LoadProgress is how far a run is.
+type LoadProgress struct {
+	// step that is being done, with its iteration if it has several, such as "create (2/5)".
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	Step string `json:"step,omitempty"`
+	// steps is how many steps are done, their iterations counted, and stepsTotal how many there are.
+	// +optional
+	Steps int32 `json:"steps"`
+	// stepsTotal is how many steps there are, their iterations counted.
+	// +optional
+	StepsTotal int32 `json:"stepsTotal"`
+	// requests of the run that were answered, and failed those of them that were refused or not answered.
+	// +optional
+	Requests int64 `json:"requests"`
+	// failed is how many of the requests failed.
+	// +optional
+	Failed int64 `json:"failed"`
+	// throttled is how many requests the API server has answered with 429. They were made again, and count once.
+	// +optional
+	Throttled int64 `json:"throttled"`
+	// podsCreated is how many pods of the run there have been, those of its Deployments and the like counted too.
+	// +optional
+	PodsCreated int64 `json:"podsCreated"`
+	// podsReady is how many of them have been Ready.
+	// +optional
+	PodsReady int64 `json:"podsReady"`
+}
+
+// LoadHistogram has measured times in a form that can be merged.
+type LoadHistogram struct {
+	LoadLatency `json:",inline"`
+	// data is an HdrHistogram of microseconds from 1 to 3,600,000,000 with 3 significant digits, in its compressed encoding,
+	// version 2.
+	// +kubebuilder:validation:MaxLength=20000
+	// +required
+	Data []byte `json:"data"`
+}
+
+// LoadSeries is a measurement over time.
+type LoadSeries struct {
+	// measurement that it is about.
+	// +required
+	Measurement LoadMeasurement `json:"measurement"`
+	// points of time, at least 5 seconds from each other and more in a long run, 120 at most.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=120
+	// +optional
+	Points []LoadPoint `json:"points,omitempty"`
+}
+
+// LoadPoint is what was measured between a point of time and the next.
+type LoadPoint struct {
+	// seconds since the run's startTime.
+	// +required
+	Seconds int32 `json:"seconds"`
+	// count of measurements.
+	// +required
+	Count int64 `json:"count"`
+	// p50 of the measured times.
+	// +required
+	P50 metav1.Duration `json:"p50"`
+	// p99 of the measured times.
+	// +required
+	P99 metav1.Duration `json:"p99"`
+}
+
+// LoadSimulator is how the simulator itself was during a run.
+type LoadSimulator struct {
+	// nodes is how many Nodes have sent heartbeats, and lateHeartbeats how many of these had a Lease that was more than 20 seconds
+	// old at some time. Nodes that a disruption was on do not count.
+	// +optional
+	Nodes int32 `json:"nodes"`
+	// lateHeartbeats is how many of these had a Lease that was more than 20 seconds old at some time.
+	// +optional
+	LateHeartbeats int32 `json:"lateHeartbeats"`
+	// lateRequests is how many requests the agent itself made more than a second after their time.
+	// +optional
+	LateRequests int64 `json:"lateRequests"`
+	// cpuBusyPercent is how busy the processors of the agent's machine were on average.
+	// +optional
+	CPUBusyPercent int32 `json:"cpuBusyPercent"`
+	// cpuSaturatedPercent is the part of the time in which they were busy for more than 98 of 100.
+	// +optional
+	CPUSaturatedPercent int32 `json:"cpuSaturatedPercent"`
+	// agentCPUMilliseconds is the processor time that the agent has used.
+	// +optional
+	AgentCPUMilliseconds int64 `json:"agentCPUMilliseconds"`
+}
+
+// LoadTestRunList is a list of runs.
+//
+// +kubebuilder:object:root=true
+type LoadTestRunList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	// items is the list of runs.
+	Items []LoadTestRun `json:"items"`
+}
