@@ -339,6 +339,9 @@ type LoadThresholdResult struct {
 	// +required
 	Met bool `json:"met"`
 	// measured is the quantile that was measured. Absent for Errors and without any measurement.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +optional
 	Measured *metav1.Duration `json:"measured,omitempty"`
 	// measuredPercent is how many of 100 requests have failed, with two decimal places. Only for Errors.
@@ -367,15 +370,27 @@ type LoadLatency struct {
 	// +required
 	Count int64 `json:"count"`
 	// p50, p90, p99 and max of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	P50 metav1.Duration `json:"p50"`
 	// p90 of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	P90 metav1.Duration `json:"p90"`
 	// p99 of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	P99 metav1.Duration `json:"p99"`
 	// max of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	Max metav1.Duration `json:"max"`
 }

@@ -223,6 +223,9 @@ type LoadTestResult struct {
 	// +optional
 	WorstCluster string `json:"worstCluster,omitempty"`
 	// worstP99 is its p99.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +optional
 	WorstP99 metav1.Duration `json:"worstP99,omitzero"`
 }

@@ -197,9 +197,15 @@ type LoadPoint struct {
 	// +required
 	Count int64 `json:"count"`
 	// p50 of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	P50 metav1.Duration `json:"p50"`
 	// p99 of the measured times.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
 	// +required
 	P99 metav1.Duration `json:"p99"`
 }

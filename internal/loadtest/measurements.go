@@ -101,20 +101,6 @@ func (m Measurements) Encode() ([]v1alpha1.LoadHistogram, int, error) {
 	return list, omitted, nil
 }
 
-// Decode reads the histograms of a status.
-func Decode(list []v1alpha1.LoadHistogram) (Measurements, error) {
-	all := Measurements{}
-	for i := range list {
-		key := Key{list[i].Measurement, list[i].Verb, list[i].Resource}
-		histogram, err := hdrhistogram.Decode(list[i].Data)
-		if err != nil {
-			return nil, fmt.Errorf("decoding the histogram of %s: %w", key, err)
-		}
-		all.Merge(Measurements{key: histogram})
-	}
-	return all, nil
-}
-
 // String names what a key is about.
 func (k Key) String() string {
 	name := string(k.Measurement)

@@ -61,6 +61,14 @@ func TestColumns(t *testing.T) {
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Selected", 9, false}, {"Injected", 8, false},
 			{"Observed", 7, false}, {"Recovered", 6, false}, {"Message", "it runs", true}, {age, nil, false},
 		}},
+		"loadtests": {"loadtest", []column{
+			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Clusters", 5, false}, {"Completed", 3, false}, {"Failed", 2, false},
+			{"Invalid", 1, false}, {"Message", "it runs", true}, {age, nil, false},
+		}},
+		"loadtestruns": {"loadtestrun", []column{
+			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Step", "create (1/2)", false}, {"Requests", 100, false},
+			{"Failed", 3, false}, {"Message", "it runs", true}, {age, nil, false},
+		}},
 	} {
 		t.Run(resource, func(t *testing.T) {
 			g := NewWithT(t)
@@ -87,5 +95,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(8), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(10), "each kind has its columns here")
 }

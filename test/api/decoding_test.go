@@ -66,6 +66,11 @@ func unbounded(t *testing.T, of reflect.Type, schema apiextensionsv1.JSONSchemaP
 		if schema.MaxLength == nil || schema.Pattern == "" && !rules {
 			t.Errorf("%s: of type %s, and without a length, or a pattern: see bound in hack/manifests.sh", path, of)
 		}
+	case of == reflect.TypeFor[[]byte]():
+		// Base64, of which the API server checks the format.
+		if schema.MaxLength == nil || schema.Format != "byte" {
+			t.Errorf("%s: of type %s, and without a length or its format", path, of)
+		}
 	case of.Kind() == reflect.Slice:
 		unbounded(t, of.Elem(), *schema.Items.Schema, path+"[]", found)
 	case of.Kind() == reflect.Map:
@@ -90,6 +95,8 @@ var places = map[string]string{
 	"a class's CPUs":   `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"MachineClass","spec":{"provider":"hollow","nodeTemplate":{"capacity":{"cpu":%[1]s}}}}`,
 	"most unhealthy":   `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"MachineSet","spec":{"remediation":{"maxUnhealthy":%[1]s},"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}}`,
 	"the surge":        `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"MachineDeployment","spec":{"strategy":{"rollingUpdate":{"maxSurge":%[1]s,"maxUnavailable":1}},"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}}`,
+	"a load's timeout": `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"LoadTestRun","spec":{"timeout":%[1]s,"steps":[{"name":"a","phases":[{"action":"Wait","duration":"1s"}]}]}}`,
+	"a phase's time":   `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"LoadTestRun","spec":{"steps":[{"name":"a","phases":[{"action":"Wait","duration":%[1]s}]}]}}`,
 	"most unavailable": `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"MachineDeployment","spec":{"strategy":{"type":"InPlace","inPlace":{"maxUnavailable":%[1]s}},"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"providerConfig":{"valueRef":{"name":"x"}}}}}}`,
 }
 

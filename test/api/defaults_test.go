@@ -47,6 +47,25 @@ const minimalDisruption = `{clusterSelector: {}, faults: [{type: NotReady}], tim
 
 var unseenDisruption = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this disruption yet") + "}"
 
+// minimalLoad is the least that a LoadTestRun says, defaultedLoad what the API server makes of it.
+const (
+	minimalLoad   = `{steps: [{name: a, phases: [{action: Wait, duration: 1s}]}]}`
+	defaultedLoad = `namespaces: 1, steps: [{name: a, iterations: 1, phases: [{action: Wait, duration: 1s, tuning: {type: Steady, qps: 5, burst: 1}, wait: None}]}], timeout: 15m, cleanupPolicy: Delete`
+)
+
+var unseenLoadRun = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The agent has not looked at this run yet") + "}"
+
+// What became of a threshold, in the status of both kinds.
+const (
+	thresholdResult = "\nstatus: {thresholds: [{measurement: PodReady, max: 5s, met: false, count: 0}]}"
+	defaultedResult = "\nstatus: {thresholds: [{measurement: PodReady, quantile: P99, max: 5s, met: false, count: 0}]}"
+)
+
+// The same of a LoadTest.
+const minimalLoadTest = `{clusterSelector: {}, load: ` + minimalLoad + `}`
+
+var unseenLoadTest = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownReady, "%s", "The hub has not looked at this load test yet") + "}"
+
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
 func TestDefaults(t *testing.T) {
@@ -93,9 +112,28 @@ spec: {clusterSelector: {}, target: {mode: All}, faults: [{type: NotReady}], tim
 spec: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}}` + unseenRun},
 		"run-expectation": {"NodeDisruptionRun", minimalRun[:len(minimalRun)-1] + `, expectations: [{type: Condition, condition: {type: Ready}, within: 30s}]}`, `
 spec: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}` + unseenRun},
+		"load-run": {"LoadTestRun", minimalLoad, `
+spec: {` + defaultedLoad + `, withStartTime: false}` + unseenLoadRun},
+		"load-run-thresholds": {"LoadTestRun", minimalLoad[:len(minimalLoad)-1] + `, thresholds: [{measurement: PodReady, max: 5s}]}`, `
+spec: {` + defaultedLoad + `, withStartTime: false, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}]}` + unseenLoadRun},
+		"load-test": {"LoadTest", minimalLoadTest, `
+spec: {clusterSelector: {}, load: {` + defaultedLoad + `}, prepareTimeout: 1m}` + unseenLoadTest},
+		"load-test-thresholds": {"LoadTest", `{clusterSelector: {}, load: ` + minimalLoad[:len(minimalLoad)-1] + `, thresholds: [{measurement: PodReady, max: 5s}]}}`, `
+spec: {clusterSelector: {}, load: {` + defaultedLoad + `, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}]}, prepareTimeout: 1m}` + unseenLoadTest},
+		"load-run-result": {"LoadTestRun", minimalLoad + thresholdResult, `
+spec: {` + defaultedLoad + `, withStartTime: false}` + defaultedResult},
+		"load-test-result": {"LoadTest", minimalLoadTest + thresholdResult, `
+spec: {clusterSelector: {}, load: {` + defaultedLoad + `}, prepareTimeout: 1m}` + defaultedResult},
+		"load-test-preset": {"LoadTest", `{clusterSelector: {}, preset: {name: density, thresholds: [{measurement: PodReady, max: 5s}]},
+  disruption: {faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready}, within: 30s}]}}`, `
+spec:
+  clusterSelector: {}
+  preset: {name: density, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}], cleanupPolicy: Delete}
+  disruption: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}
+  prepareTimeout: 1m` + unseenLoadTest},
 	} {
 		header := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + test.kind + "\nmetadata: {name: defaults-" + name
-		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" {
+		if test.kind != "Cluster" && test.kind != "MachineFleet" && test.kind != "NodeDisruption" && test.kind != "LoadTest" {
 			header += ", namespace: default"
 		}
 		header += "}\n"

@@ -24,12 +24,14 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		"MachineFleet":      {minimalFleet + "}", status.InProgressStatus},
 		"NodeDisruption":    {minimalDisruption, status.InProgressStatus},
 		"NodeDisruptionRun": {minimalRun, status.InProgressStatus},
+		"LoadTest":          {minimalLoadTest, status.InProgressStatus},
+		"LoadTestRun":       {minimalLoad, status.InProgressStatus},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			written := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + kind + "\nmetadata: {name: kstatus"
-			if kind != "Cluster" && kind != "MachineFleet" && kind != "NodeDisruption" {
+			if kind != "Cluster" && kind != "MachineFleet" && kind != "NodeDisruption" && kind != "LoadTest" {
 				written += ", namespace: default"
 			}
 			written += "}\nspec: " + test.spec

@@ -1,0 +1,88 @@
+package loadtest
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// prefixBytes and headerBytes begin an encoded histogram: before and after it is decompressed.
+	prefixBytes, headerBytes = 8, 40
+	// mostPlain is how long it can be with a count of nine bytes in each of its buckets.
+	mostPlain = headerBytes + 9*24<<10
+	// mostCount is more than any run measures. The sums of many runs stay far from the end of 64 bits.
+	mostCount = 1 << 40
+)
+
+// Decode reads the histograms of a status. An agent may have written anything there.
+func Decode(list []v1alpha1.LoadHistogram) (Measurements, error) {
+	all := Measurements{}
+	for i := range list {
+		key := Key{list[i].Measurement, list[i].Verb, list[i].Resource}
+		histogram, err := decode(list[i].Data)
+		if err != nil {
+			return nil, fmt.Errorf("decoding the histogram of %s: %w", key, err)
+		}
+		all.Merge(Measurements{key: histogram})
+	}
+	return all, nil
+}
+
+// decode reads one. The library trusts its input: it takes as much memory as the header says, and panics on counts that have
+// no bucket.
+func decode(data []byte) (histogram *hdrhistogram.Histogram, err error) {
+	if err := check(data); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if broken := recover(); broken != nil {
+			histogram, err = nil, fmt.Errorf("the counts are no counts: %v", broken)
+		}
+	}()
+	histogram, err = hdrhistogram.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, count := range histogram.Export().Counts {
+		if count < 0 || count > mostCount {
+			return nil, fmt.Errorf("%d is no count", count)
+		}
+	}
+	return histogram, nil
+}
+
+// check wants the encoding, range and precision of the histograms that are made here, and a text that is not too long.
+func check(data []byte) error {
+	packed, err := base64.StdEncoding.DecodeString(string(data))
+	if err != nil {
+		return err
+	}
+	if len(packed) < prefixBytes || int64(binary.BigEndian.Uint32(packed[4:])) != int64(len(packed)-prefixBytes) {
+		return errors.New("it has another length than it says")
+	}
+	reader, err := zlib.NewReader(bytes.NewReader(packed[prefixBytes:]))
+	if err != nil {
+		return err
+	}
+	plain, err := io.ReadAll(io.LimitReader(reader, mostPlain+1))
+	if err != nil {
+		return err
+	}
+	if len(plain) < headerBytes || len(plain) > mostPlain {
+		return fmt.Errorf("%d bytes are too few or too many", len(plain))
+	}
+	number := func(at int) int64 { return int64(binary.BigEndian.Uint64(plain[at:])) } //nolint:gosec // It is compared only.
+	if binary.BigEndian.Uint32(plain[12:]) != digits || number(16) != shortest || number(24) != longest {
+		return errors.New("its range or precision is another one than that of load tests")
+	}
+	return nil
+}
