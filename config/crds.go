@@ -45,13 +45,14 @@ func InstallCRDs(ctx context.Context, c client.Client, files fs.FS, dir string) 
 	return nil
 }
 
-// discovered waits until c finds the kind of crd: the API server tells of a kind some time after it is established.
+// discovered waits until c finds the kind of crd: the API server tells of a kind some time after it is established. It asks for the
+// version that is stored, because a RESTMapper that knows a group does not ask again which other versions the group has.
 func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
 	kind := schema.GroupKind{}
 	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
 	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	err := wait.PollUntilContextCancel(ctx, establishedPoll, true, func(context.Context) (bool, error) {
-		_, err := c.RESTMapper().RESTMapping(kind)
+		_, err := c.RESTMapper().RESTMapping(kind, storedVersion(crd))
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return false, nil
 		}
@@ -61,6 +62,18 @@ func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstruct
 		return fmt.Errorf("waiting for the API server to tell of kind %s: %w", kind, err)
 	}
 	return nil
+}
+
+// storedVersion is the version of crd in which objects are stored. It is served, or no object could be read.
+func storedVersion(crd *unstructured.Unstructured) string {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, version := range versions {
+		if v, ok := version.(map[string]any); ok && v["storage"] == true {
+			name, _ := v["name"].(string)
+			return name
+		}
+	}
+	return ""
 }
 
 func established(crd *unstructured.Unstructured) bool {

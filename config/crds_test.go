@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +17,13 @@ import (
 // lateMapper finds a kind when it has been asked often enough.
 type lateMapper struct {
 	meta.RESTMapper
-	misses int
-	err    error
+	misses  int
+	err     error
+	version string
 }
 
-func (m *lateMapper) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+func (m *lateMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	m.version = strings.Join(versions, ",")
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -32,7 +35,10 @@ func (m *lateMapper) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.REST
 
 func TestAKindThatIsNotDiscoveredYetIsWaitedFor(t *testing.T) {
 	broken := errors.New("no connection")
-	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "hollowfleet.io", "names": map[string]any{"kind": "Machine"}}}}
+	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": "hollowfleet.io", "names": map[string]any{"kind": "Machine"},
+		"versions": []any{map[string]any{"name": "v1alpha1", "storage": false}, map[string]any{"name": "v1beta1", "storage": true}},
+	}}}
 	for name, c := range map[string]struct {
 		mapper *lateMapper
 		want   error
@@ -49,6 +55,7 @@ func TestAKindThatIsNotDiscoveredYetIsWaitedFor(t *testing.T) {
 			if c.want == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(c.mapper.misses).To(BeNumerically("<", 0), "it was looked for until it was there")
+				g.Expect(c.mapper.version).To(Equal("v1beta1"), "a mapper that knows another version of the group does not find it else")
 				return
 			}
 			g.Expect(err).To(MatchError(c.want))
