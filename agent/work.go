@@ -34,6 +34,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/disruption"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
@@ -238,6 +239,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		c.hub.Add(finder),
 		c.hub.Add(checker),
 		a.addDisruptions(c, clientset),
+		a.addLoadTests(c, clientset),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),
@@ -268,6 +270,22 @@ func (a *agent) addDisruptions(c clusters, target kubernetes.Interface) error {
 		return err
 	}
 	return c.hub.Add(disruptions)
+}
+
+// addLoadTests adds what carries LoadTestRuns out.
+func (a *agent) addLoadTests(c clusters, target kubernetes.Interface) error {
+	tests, err := loadtest.New(loadtest.Deps{
+		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Target: target,
+		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
+			return clients.NewLoad(a.target, a.gate.RoundTripper, observe)
+		},
+		NodeInformers: c.target.GetCache(), Host: c.host.GetClient(), HostNamespace: a.HostNamespace,
+		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("loadtest"),
+	})
+	if err != nil {
+		return err
+	}
+	return c.hub.Add(tests)
 }
 
 // relister holds every cache against its API server after a freeze.

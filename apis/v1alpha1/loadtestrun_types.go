@@ -102,6 +102,12 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +optional
 	Invalid []string `json:"invalid,omitempty"`
+	// notes say what could not be measured, and why.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Notes []string `json:"notes,omitempty"`
 	// progress is how far it is. Written every few seconds.
 	// +optional
 	Progress LoadProgress `json:"progress,omitzero"`

@@ -1062,6 +1062,11 @@ func (in *LoadTestRunStatus) DeepCopyInto(out *LoadTestRunStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Notes != nil {
+		in, out := &in.Notes, &out.Notes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	out.Progress = in.Progress
 	if in.Thresholds != nil {
 		in, out := &in.Thresholds, &out.Thresholds

@@ -52,7 +52,7 @@ func Environment(t *testing.T) *testenv.Environment {
 		if environment, errStart = testenv.Start(context.Background()); errStart != nil {
 			return
 		}
-		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload"} {
+		for _, dir := range []string{"rbac/agent-hub", "rbac/agent-workload", "rbac/agent-load-tests"} {
 			var files fs.FS = config.RBAC
 			if errStart = config.Apply(context.Background(), environment.Client, files, dir); errStart != nil {
 				return

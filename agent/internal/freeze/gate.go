@@ -99,11 +99,11 @@ func (d *gatedDriver) List(ctx context.Context) ([]driver.Instance, error) { ret
 // Count implements driver.Counter.
 func (d *gatedDriver) Count(ctx context.Context) (int, error) { return driver.Count(ctx, d.inner) }
 
-// reports are the changes on the hub that go on while the agent is frozen: the status of Machines and of NodeDisruptionRuns,
-// and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
+// reports are the changes on the hub that go on while the agent is frozen: the status of Machines, NodeDisruptionRuns and
+// LoadTestRuns, and events. The pattern names the whole path of the resource, so that no object can be named in a way that lets its own
 // changes through. A hub may be served below a path of its own.
 var reports = regexp.MustCompile(`(^|/)apis/(` +
-	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns)/[^/]+/status` +
+	`hollowfleet\.io/[^/]+/namespaces/[^/]+/(machines|nodedisruptionruns|loadtestruns)/[^/]+/status` +
 	`|events\.k8s\.io/[^/]+/namespaces/[^/]+/events(/[^/]+)?` +
 	`)$`)
 

@@ -185,7 +185,12 @@ func (f *Fleet) startCluster(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	return config.Apply(ctx, member.Client, config.RBAC, "rbac/agent-workload")
+	for _, dir := range []string{"rbac/agent-workload", "rbac/agent-load-tests"} {
+		if err := config.Apply(ctx, member.Client, config.RBAC, dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *Fleet) startControlPlane(ctx context.Context, name string, components []string) (*process.Cluster, client.WithWatch, error) {

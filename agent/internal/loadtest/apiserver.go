@@ -1,0 +1,146 @@
+package loadtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+const (
+	// serverMetric is the API server's own histogram of requests, without what webhooks and queues have taken.
+	serverMetric = "apiserver_request_sli_duration_seconds"
+	// scrapeTimeout bounds the reading of the API server's metrics, which are many.
+	scrapeTimeout = 20 * time.Second
+	// mostNotes and mostNote are how many notes a status has, and how long each is.
+	mostNotes, mostNote = 8, 512
+)
+
+// serverCounts are how many requests the API server has counted: those of each bucket, by its upper bound in seconds.
+type serverCounts map[measure.Key]map[float64]uint64
+
+// parseServerCounts reads the metrics of an API server. All but one is skipped before it is parsed.
+func parseServerCounts(metrics io.Reader) (serverCounts, error) {
+	var wanted bytes.Buffer
+	lines := bufio.NewReader(metrics)
+	for {
+		line, err := lines.ReadString('\n')
+		if strings.HasPrefix(line, serverMetric+"_") || strings.HasPrefix(line, "# TYPE "+serverMetric+" ") {
+			wanted.WriteString(line)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading metrics: %w", err)
+		}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&wanted)
+	if err != nil {
+		return nil, fmt.Errorf("parsing metrics: %w", err)
+	}
+	counts := serverCounts{}
+	for _, metric := range families[serverMetric].GetMetric() {
+		counts.add(metric)
+	}
+	return counts, nil
+}
+
+// add adds the requests of one verb, resource, group, version, subresource and scope to those of verb and resource.
+func (c serverCounts) add(metric *dto.Metric) {
+	key := measure.Key{Measurement: v1alpha1.LoadAPIServerRequest}
+	for _, label := range metric.GetLabel() {
+		switch label.GetName() {
+		case "verb":
+			key.Verb = label.GetValue()
+		case "resource":
+			key.Resource = label.GetValue()
+		}
+	}
+	if key.Verb == "" || key.Verb == "WATCH" || key.Verb == "CONNECT" {
+		return
+	}
+	if c[key] == nil {
+		c[key] = map[float64]uint64{}
+	}
+	var below uint64
+	for _, bucket := range metric.GetHistogram().GetBucket() {
+		c[key][bucket.GetUpperBound()] += bucket.GetCumulativeCount() - min(below, bucket.GetCumulativeCount())
+		below = bucket.GetCumulativeCount()
+	}
+}
+
+// since is what was counted after before. An API server that was started in between has begun to count anew.
+func (c serverCounts) since(before serverCounts) measure.Measurements {
+	measured := measure.Measurements{}
+	for key, buckets := range c {
+		restarted := false
+		for bound, count := range buckets {
+			restarted = restarted || count < before[key][bound]
+		}
+		for bound, count := range buckets {
+			if !restarted {
+				count -= before[key][bound]
+			}
+			took := time.Duration(math.MaxInt64) // Longer than the longest that is told apart.
+			if !math.IsInf(bound, 1) {
+				took = seconds(bound)
+			}
+			measured.Record(key, took, int64(count))
+		}
+	}
+	return measured
+}
+
+// scrape reads what the API server has counted.
+func (x *execution) scrape(ctx context.Context) (serverCounts, error) {
+	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
+	defer cancel()
+	stream, err := x.engine.load.Requests.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return nil, withRights(fmt.Errorf("getting /metrics: %w", err))
+	}
+	defer func() { _ = stream.Close() }()
+	return parseServerCounts(stream)
+}
+
+func (x *execution) scrapeBefore(ctx context.Context) serverCounts {
+	counts, err := x.scrape(ctx)
+	if err != nil && ctx.Err() == nil {
+		text := fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err)
+		if apierrors.IsForbidden(err) {
+			text = fmt.Sprintf("%s is missing: the agent may not get /metrics: %s", v1alpha1.LoadAPIServerRequest, rights)
+		}
+		x.note(conditions.Shorten(text, mostNote))
+	}
+	return counts
+}
+
+func (x *execution) scrapeAfter(ctx context.Context, before serverCounts) {
+	if before == nil {
+		return
+	}
+	after, err := x.scrape(ctx)
+	if err != nil {
+		x.note(conditions.Shorten(fmt.Sprintf("%s is missing: %s", v1alpha1.LoadAPIServerRequest, err), mostNote))
+		return
+	}
+	x.engine.recorder.merge(after.since(before))
+}
+
+// shortened is an error as a note has it.
+func shortened(err error) string { return conditions.Shorten(err.Error(), mostNote/2) }

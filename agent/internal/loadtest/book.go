@@ -1,0 +1,194 @@
+package loadtest
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// objectState is how far an object of a run is.
+type objectState int
+
+const (
+	// making: its creation was asked for.
+	making objectState = iota
+	// made: the API server has answered that it is there.
+	made
+	// leaving: its deletion was asked for.
+	leaving
+)
+
+// object is one that the run makes.
+type object struct {
+	template, namespace, name string
+	index                     int
+	state                     objectState
+	// ready is what the watch has shown last, or true for kinds that are ready when they are there.
+	ready bool
+	// created is when the answer to its creation came, and readyAt when the watch has shown it ready for the first time. The one or
+	// the other may come first.
+	created, readyAt time.Time
+	// timed is that the time between them has been told.
+	timed bool
+}
+
+// place names an object of a template.
+type place struct{ template, namespace, name string }
+
+// book has the objects of a run. All its methods may be called at the same time.
+type book struct {
+	mu      sync.Mutex
+	objects map[place]*object
+	// there are the objects of each template that are made, in no order, for those that only read or patch.
+	there map[string][]*object
+	next  map[place]int // By template and namespace.
+	// changed is closed, and made anew, when something has changed that may be waited for.
+	changed chan struct{}
+}
+
+func newBook() *book {
+	return &book{objects: map[place]*object{}, there: map[string][]*object{}, next: map[place]int{}, changed: make(chan struct{})}
+}
+
+// begin enters an object that is about to be made.
+func (b *book) begin(template *objectTemplate, namespace string, ready bool) *object {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := place{template: template.name, namespace: namespace}
+	index := b.next[of]
+	b.next[of]++
+	o := &object{template: template.name, namespace: namespace, name: template.objectName(index), index: index, ready: ready}
+	b.objects[o.place()] = o
+	return o
+}
+
+func (o *object) place() place { return place{o.template, o.namespace, o.name} }
+
+// created notes that an object is there. If the watch has shown it ready already, it returns how long that took.
+func (b *book) created(o *object, at time.Time) (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o.state == making {
+		o.state, o.created = made, at
+		b.there[o.template] = append(b.there[o.template], o)
+	}
+	b.notify()
+	return o.took()
+}
+
+// took is how long it took from the creation until the object was ready for the first time. It is told once.
+func (o *object) took() (time.Duration, bool) {
+	if o.timed || o.created.IsZero() || o.readyAt.IsZero() {
+		return 0, false
+	}
+	o.timed = true
+	return max(o.readyAt.Sub(o.created), 0), true
+}
+
+// remove forgets an object that could not be made, or is gone.
+func (b *book) remove(at place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.objects[at]; o != nil {
+		o.state = leaving
+		delete(b.objects, at)
+		b.notify()
+	}
+}
+
+// leave notes that an object is to be deleted, and tells whether it was there to be.
+func (b *book) leave(o *object) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.objects[o.place()] != o || o.state != made {
+		return false
+	}
+	o.state = leaving
+	return true
+}
+
+// observe notes what the watch shows of an object. If that is ready for the first time, it returns how long that took.
+func (b *book) observe(at place, ready bool, now time.Time) (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[at]
+	if o == nil || o.ready == ready {
+		return 0, false
+	}
+	o.ready = ready
+	if ready && o.readyAt.IsZero() {
+		o.readyAt = now
+	}
+	b.notify()
+	return o.took()
+}
+
+// notify wakes all that wait. The caller holds mu.
+func (b *book) notify() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// those are the objects of a template that are there, by namespace, the oldest first.
+func (b *book) those(template string, namespaces []string) map[string][]*object {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := map[string][]*object{}
+	for _, o := range b.objects {
+		if o.template == template && o.state == made {
+			found[o.namespace] = append(found[o.namespace], o)
+		}
+	}
+	for _, namespace := range namespaces {
+		slices.SortFunc(found[namespace], func(a, b *object) int { return cmp.Compare(a.index, b.index) })
+	}
+	return found
+}
+
+// nth is one of the objects of a template that are there: for growing n all of them, again and again. It is nil where there is none.
+func (b *book) nth(template string, n int) *object {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for list := b.there[template]; len(list) > 0; list = b.there[template] {
+		i := n % len(list)
+		if list[i].state == made {
+			return list[i]
+		}
+		list[i] = list[len(list)-1]
+		b.there[template] = list[:len(list)-1]
+	}
+	return nil
+}
+
+// pending counts the objects of a template that are not ready yet, or are not gone yet.
+func (b *book) pending(template string, gone bool) (int, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	count := 0
+	for _, o := range b.objects {
+		switch {
+		case o.template != template:
+		case gone && o.state == leaving, !gone && o.state != leaving && (o.state == making || !o.ready):
+			count++
+		}
+	}
+	return count, b.changed
+}
+
+// inTurn lists objects so that the namespaces take turns, at most most of each; 0 means all.
+func inTurn(objects map[string][]*object, namespaces []string, most func(have int) int) []*object {
+	var list []*object
+	for i, found := 0, true; found; i++ {
+		found = false
+		for _, namespace := range namespaces {
+			if have := objects[namespace]; i < len(have) && i < most(len(have)) {
+				list, found = append(list, have[i]), true
+			}
+		}
+	}
+	return list
+}
+
+// churned is how many of the objects of a namespace one round of Churn replaces.
+func churned(have int, percent int32) int { return (have*int(percent) + 99) / 100 }

@@ -1,0 +1,70 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// stuckAfter is how long the removal of a namespace may take until the message names it.
+const stuckAfter = 5 * time.Minute
+
+// leftovers are the namespaces of a run that are there.
+type leftovers []corev1.Namespace
+
+// cleanUp asks for the removal of all namespaces of a run, and of nothing else, and returns those that are still there.
+func (c *Controller) cleanUp(ctx context.Context, run types.UID) (leftovers, error) {
+	list, err := c.Target.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LoadTestRunUIDLabel + "=" + string(run)})
+	if err != nil {
+		return nil, withRights(fmt.Errorf("listing the namespaces of the run: %w", err))
+	}
+	var problems []error
+	for i := range list.Items {
+		namespace := &list.Items[i]
+		if namespace.DeletionTimestamp != nil {
+			continue
+		}
+		// A namespace of that name that was made since is not the run's.
+		err := c.Target.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(namespace.UID))})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			problems = append(problems, withRights(fmt.Errorf("removing namespace %s: %w", namespace.Name, err)))
+		}
+	}
+	return list.Items, errors.Join(problems...)
+}
+
+// String says what is left.
+func (l leftovers) String(now time.Time) string {
+	for i := range l {
+		if at := l[i].DeletionTimestamp; at != nil && now.Sub(at.Time) > stuckAfter {
+			return fmt.Sprintf("namespace %s cannot be removed for %s: %s", l[i].Name, now.Sub(at.Time).Truncate(time.Minute), why(&l[i]))
+		}
+	}
+	if len(l) == 1 {
+		return "1 namespace is being removed"
+	}
+	return fmt.Sprintf("%d namespaces are being removed", len(l))
+}
+
+// why says what keeps a namespace, as its controller has found.
+func why(namespace *corev1.Namespace) string {
+	var reasons []string
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			reasons = append(reasons, condition.Message)
+		}
+	}
+	if len(reasons) == 0 {
+		return "its controller does not say why"
+	}
+	return strings.Join(reasons, "; ")
+}

@@ -1,0 +1,156 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// idleInterval and busyInterval are how often runs are listed: while one is to be carried out, the start and the end that a user
+	// asks for have to be found soon.
+	idleInterval, busyInterval = 5 * time.Second, time.Second
+	// longest bounds one round.
+	longest = 30 * time.Second
+	// progressPeriod and measurementPeriod are how often progress and measurements are written.
+	progressPeriod, measurementPeriod = 5 * time.Second, 30 * time.Second
+)
+
+// Deps are what a Controller works with. All are required but Log.
+type Deps struct {
+	// Namespace is that of the cluster on the hub.
+	Namespace string
+	// Runs lists LoadTestRuns, uncached: a hub of an earlier release does not have the kind, and a cache would wait for it.
+	Runs client.Reader
+	// Hub writes the status and the finalizer of runs.
+	Hub client.Client
+	// Target makes and removes namespaces.
+	Target kubernetes.Interface
+	// Load makes the clients of one run, whose requests the function sees.
+	Load func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error)
+	// NodeInformers has the hollow Nodes of the target.
+	NodeInformers cache.Informers
+	// Host reads the hollow-node pods in HostNamespace from the cache.
+	Host          client.Reader
+	HostNamespace string
+	Freeze        freeze.Checker
+	Clock         clock.WithTicker
+	Log           logr.Logger
+}
+
+// Controller carries runs out, one at a time.
+type Controller struct {
+	Deps
+	// known are the runs as they were read or written last, without the measurements of those that are over.
+	known map[types.UID]*v1alpha1.LoadTestRun
+	// active is the run that goes on in this process, and written when its progress and its measurements were written last.
+	active  *execution
+	written struct{ progress, measurements time.Time }
+	// vanished are the runs that the hub does not have any more and that are not cleaned up.
+	vanished []types.UID
+	// busy is that there is something to do.
+	busy bool
+	// idle and busyFor are how long it waits between rounds.
+	idle, busyFor time.Duration
+	// failing is the error of the last round, which is logged once.
+	failing string
+}
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Namespace == "" || deps.Runs == nil || deps.Hub == nil || deps.Target == nil || deps.Load == nil || deps.NodeInformers == nil ||
+		deps.Host == nil || deps.HostNamespace == "" || deps.Freeze == nil || deps.Clock == nil {
+		return nil, errors.New("load tests need the cluster's namespace, clients of hub, target and host, the Nodes, the host's namespace, the freeze state and a clock")
+	}
+	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, idle: idleInterval, busyFor: busyInterval}, nil
+}
+
+// Start works until ctx ends. It implements manager.Runnable.
+func (c *Controller) Start(ctx context.Context) error {
+	for {
+		c.round(ctx)
+		wait := c.idle
+		if c.busy {
+			wait = c.busyFor
+		}
+		if sleep(ctx, c.Deps, wait) != nil {
+			if c.active != nil {
+				<-c.active.over
+			}
+			return nil
+		}
+	}
+}
+
+// round works once, and logs an error when it is another one than before.
+func (c *Controller) round(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := c.work(bounded, ctx)
+	if err == nil {
+		c.failing = ""
+		return
+	}
+	if now := err.Error(); now != c.failing {
+		c.Log.Error(err, "Carrying out load tests fails, and is tried again")
+		c.failing = now
+	}
+}
+
+// work reads the runs, and does what is next for each of them. A run goes on in its own goroutine, until life ends.
+func (c *Controller) work(ctx, life context.Context) error {
+	runs, problems, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	frozen := c.Freeze.Check()
+	if isBystander(frozen) {
+		return nil
+	}
+	first := next(runs)
+	problems = append(problems, c.endVanished(ctx, runs, frozen))
+	c.busy = first != nil || len(c.vanished) > 0
+	for _, run := range runs {
+		var err error
+		switch {
+		case run.DeletionTimestamp != nil:
+			err = c.remove(ctx, run, frozen)
+		case over(run.Status.Phase):
+		case first == nil || run.UID != first.UID:
+			err = c.postpone(ctx, run, first)
+		default:
+			err = c.carryOut(ctx, life, run, frozen)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("load test run %s: %w", run.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// isBystander tells whether another agent works for the cluster. What it writes must not be replaced.
+func isBystander(frozen error) bool {
+	var why *freeze.Error
+	return errors.As(frozen, &why) && (why.Reason == v1alpha1.ReasonAnotherAgent || why.Reason == v1alpha1.ReasonLeaseNotHeld)
+}
+
+// running returns the execution of a run, nil if it does not go on in this process.
+func (c *Controller) running(run types.UID) *execution {
+	if c.active != nil && c.active.engine.run.UID == run {
+		return c.active
+	}
+	return nil
+}

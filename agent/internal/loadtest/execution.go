@@ -1,0 +1,158 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+const (
+	// freezePeriod is how often a run asks whether the agent is frozen. Requests are refused at once in any case.
+	freezePeriod = 200 * time.Millisecond
+	// mostFailure is how long a failure may be.
+	mostFailure = 1024
+)
+
+// Why runs end early.
+var (
+	errStopped   = errors.New("stopped: spec.stopped was set")
+	errDeleted   = errors.New("the run was deleted")
+	errRestarted = errors.New("the agent was restarted in the middle of the run")
+)
+
+// execution is a run that goes on in this process.
+type execution struct {
+	deps   Deps
+	engine *engine
+	end    context.CancelCauseFunc
+	// over is closed when nothing goes on any more.
+	over chan struct{}
+	// begin receives when the first step is to begin.
+	begin chan time.Time
+
+	simulator *simulator
+
+	mu         sync.Mutex
+	phase      v1alpha1.LoadTestRunPhase
+	start, ask time.Time
+	finish     time.Time
+	failure    string
+	notes      []string
+}
+
+// execute begins to carry a run out, until ctx ends.
+func execute(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execution, error) {
+	e, err := newEngine(deps, run)
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	x := &execution{
+		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestPreparing,
+		simulator: newSimulator(),
+	}
+	go x.watchFreeze(ctx)
+	go func() {
+		defer close(x.over)
+		defer end(nil)
+		err := x.do(ctx)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.finish = deps.Clock.Now()
+		if err != nil {
+			x.failure = failureOf(err)
+		}
+	}()
+	return x, nil
+}
+
+// failureOf is what a status says of why a run was not carried out in full.
+func failureOf(err error) string {
+	message := err.Error()
+	var frozen *freeze.Error
+	if errors.As(err, &frozen) {
+		message = fmt.Sprintf("frozen: %s: %s", frozen.Reason, frozen.Message)
+	}
+	return conditions.Shorten(message, mostFailure)
+}
+
+// do carries the run out.
+func (x *execution) do(ctx context.Context) error {
+	if err := x.engine.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	server, err := x.awaitStart(ctx)
+	if err != nil {
+		return err
+	}
+	measured, stop := context.WithCancel(ctx)
+	defer stop()
+	x.mu.Lock()
+	x.phase, x.start = v1alpha1.LoadTestRunning, x.deps.Clock.Now()
+	x.mu.Unlock()
+	x.engine.recorder.begin(x.start)
+	finish := x.observe(measured)
+	err = x.engine.do(ctx)
+	stop()
+	finish()
+	x.scrapeAfter(context.WithoutCancel(ctx), server)
+	return err
+}
+
+// awaitStart waits until the run is to begin. It returns what the API server has counted until shortly before.
+func (x *execution) awaitStart(ctx context.Context) (serverCounts, error) {
+	x.mu.Lock()
+	x.phase = v1alpha1.LoadTestPrepared
+	x.mu.Unlock()
+	at := x.deps.Clock.Now()
+	if x.engine.run.Spec.WithStartTime {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case at = <-x.begin:
+		}
+	}
+	counts := x.scrapeBefore(ctx)
+	// What is left of the time; nothing if reading the counts has taken longer.
+	err := sleep(ctx, x.deps, at.Sub(x.deps.Clock.Now()))
+	return counts, err
+}
+
+// startAt says when the first step is to begin. Only the first time counts.
+func (x *execution) startAt(at time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ask.IsZero() {
+		x.ask = at
+		x.begin <- at
+	}
+}
+
+// watchFreeze ends the run when the agent freezes.
+func (x *execution) watchFreeze(ctx context.Context) {
+	for sleep(ctx, x.deps, freezePeriod) == nil {
+		if err := x.deps.Freeze.Check(); err != nil {
+			x.end(err)
+			return
+		}
+	}
+}
+
+// isOver tells whether nothing goes on any more.
+func (x *execution) isOver() bool {
+	select {
+	case <-x.over:
+		return true
+	default:
+		return false
+	}
+}

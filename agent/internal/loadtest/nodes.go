@@ -1,0 +1,67 @@
+package loadtest
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+// nodeTracker measures how long Nodes take to be Ready.
+type nodeTracker struct {
+	record recordFunc
+
+	mu sync.Mutex
+	// since is when a Node was new or became not Ready; Nodes that were not Ready before the run began are not in it.
+	since map[string]time.Time
+	ready map[string]bool
+	// isHollow has the Nodes that are there.
+	isHollow map[string]bool
+}
+
+func newNodeTracker(record recordFunc) *nodeTracker {
+	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}}
+}
+
+// observe notes what the watch shows of a Node. There says that it was there before the watch began.
+func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ready := nodes.Ready(node)
+	was, known := t.ready[node.Name]
+	t.ready[node.Name], t.isHollow[node.Name] = ready, node.Labels[v1alpha1.HollowNodeLabel] == "true"
+	since, waits := t.since[node.Name]
+	switch {
+	case ready && waits:
+		delete(t.since, node.Name)
+		t.record(measure.Key{Measurement: v1alpha1.LoadNodeReady}, max(now.Sub(since), 0), now)
+	case !ready && (known && was || !known && !there):
+		t.since[node.Name] = now
+	}
+}
+
+// hollow are the names of the hollow Nodes that are there.
+func (t *nodeTracker) hollow() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	names := map[string]bool{}
+	for name, hollow := range t.isHollow {
+		if hollow {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+// gone forgets a Node.
+func (t *nodeTracker) gone(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.since, name)
+	delete(t.ready, name)
+	delete(t.isHollow, name)
+}

@@ -1,0 +1,309 @@
+package loadtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// emptyPause is how long a phase waits for objects where there are none.
+	emptyPause = 200 * time.Millisecond
+	// changePause bounds how often what is waited for is counted.
+	changePause = 20 * time.Millisecond
+	// patchAnnotation is what the action Patch writes.
+	patchAnnotation = "hollowfleet.io/load-patch"
+)
+
+// phase is one phase of a step in one of its iterations.
+type phase struct {
+	*engine
+	spec      *v1alpha1.LoadPhase
+	template  *objectTemplate
+	iteration int
+	// id tells the random numbers of phases apart.
+	id uint64
+
+	// slots has one for each request that is under way, and answers those that are not answered.
+	slots   chan struct{}
+	answers sync.WaitGroup
+	pacer   *pacer
+	start   time.Time
+	// free is when the last request began that had to wait for a slot. That wait is the API server's, not the agent's.
+	free time.Time
+}
+
+// do does the phase, and returns when its requests are answered and what it waits for is so.
+func (p *phase) do(ctx context.Context) error {
+	p.start = p.deps.Clock.Now()
+	var err error
+	switch p.spec.Action {
+	case v1alpha1.LoadCreate:
+		err = p.create(ctx)
+	case v1alpha1.LoadDelete:
+		err = p.delete(ctx)
+	case v1alpha1.LoadChurn:
+		err = p.churn(ctx)
+	case v1alpha1.LoadPatch, v1alpha1.LoadGet, v1alpha1.LoadList:
+		err = p.repeat(ctx)
+	case v1alpha1.LoadWait:
+		return sleep(ctx, p.deps, p.spec.Duration.Duration)
+	default:
+		return fmt.Errorf("phases: the agent does not know the action %s: it may be of an earlier release than the hub", p.spec.Action)
+	}
+	p.answers.Wait()
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// pace sets when the requests of the phase are due.
+func (p *phase) pace(total int) {
+	var duration time.Duration
+	if p.spec.Duration != nil {
+		duration = p.spec.Duration.Duration
+	}
+	p.pacer = newPacer(p.spec.Tuning, uint64(p.run.Spec.Seed), p.id, total, duration)
+}
+
+// send makes a request when the next one is due.
+func (p *phase) send(ctx context.Context, due time.Duration, request func(context.Context)) error {
+	at := p.start.Add(due)
+	if err := sleep(ctx, p.deps, at.Sub(p.deps.Clock.Now())); err != nil {
+		return err
+	}
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		select {
+		case p.slots <- struct{}{}:
+			p.free = p.deps.Clock.Now()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if at.Before(p.free) {
+		at = p.free
+	}
+	if p.deps.Clock.Since(at) > lateAfter {
+		p.recorder.late.Add(1)
+	}
+	p.answers.Go(func() {
+		defer func() { <-p.slots }()
+		request(ctx)
+	})
+	return nil
+}
+
+func (p *phase) create(ctx context.Context) error {
+	total := int(p.spec.Replicas) * len(p.namespaces)
+	p.pace(total)
+	for i := range total {
+		namespace := p.namespaces[i%len(p.namespaces)]
+		if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.createOne(ctx, namespace) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *phase) delete(ctx context.Context) error {
+	objects := inTurn(p.book.those(p.template.name, p.namespaces), p.namespaces, func(have int) int {
+		if p.spec.Replicas > 0 {
+			return int(p.spec.Replicas)
+		}
+		return have
+	})
+	p.pace(max(len(objects), 1))
+	for _, o := range objects {
+		if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.deleteOne(ctx, o) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// churn replaces objects, each by a new one, so that there are always about as many.
+func (p *phase) churn(ctx context.Context) error {
+	p.pace(0)
+	for due := p.pacer.next(); due < p.spec.Duration.Duration; {
+		objects := inTurn(p.book.those(p.template.name, p.namespaces), p.namespaces, func(have int) int { return churned(have, p.spec.ChurnPercent) })
+		if len(objects) == 0 {
+			if err := sleep(ctx, p.deps, emptyPause); err != nil {
+				return err
+			}
+		}
+		for _, o := range objects {
+			if due >= p.spec.Duration.Duration {
+				break
+			}
+			if err := p.send(ctx, due, func(ctx context.Context) { p.deleteOne(ctx, o) }); err != nil {
+				return err
+			}
+			if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.createOne(ctx, o.namespace) }); err != nil {
+				return err
+			}
+			due = p.pacer.next()
+		}
+		p.answers.Wait()
+		if err := p.wait(ctx); err != nil {
+			return err
+		}
+		// What was due while the phase waited is left out: the next round begins now.
+		for due < p.deps.Clock.Since(p.start) {
+			due = p.pacer.next()
+		}
+	}
+	return nil
+}
+
+// repeat makes the same kind of request for duration.
+func (p *phase) repeat(ctx context.Context) error {
+	p.pace(0)
+	for n := 0; ; n++ {
+		due := p.pacer.next()
+		if due >= p.spec.Duration.Duration {
+			return nil
+		}
+		request := p.request(n)
+		if request == nil {
+			request = func(context.Context) {}
+		}
+		if err := p.send(ctx, due, request); err != nil {
+			return err
+		}
+	}
+}
+
+// request is the n-th request of Get, List or Patch; nil where there is no object for it.
+func (p *phase) request(n int) func(context.Context) {
+	if p.spec.Action == v1alpha1.LoadList {
+		namespace := p.namespaces[n%len(p.namespaces)]
+		return func(ctx context.Context) { p.listOne(ctx, namespace) }
+	}
+	o := p.book.nth(p.template.name, n)
+	if o == nil {
+		return nil
+	}
+	if p.spec.Action == v1alpha1.LoadPatch {
+		return func(ctx context.Context) { p.patchOne(ctx, o, n) }
+	}
+	return func(ctx context.Context) { p.getOne(ctx, o) }
+}
+
+// wait waits for what the phase is to wait for.
+func (p *phase) wait(ctx context.Context) error {
+	if p.spec.Wait != v1alpha1.LoadWaitReady && p.spec.Wait != v1alpha1.LoadWaitGone {
+		return context.Cause(ctx)
+	}
+	for {
+		left, changed := p.book.pending(p.template.name, p.spec.Wait == v1alpha1.LoadWaitGone)
+		if left == 0 {
+			return context.Cause(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d objects of template %s are not %s", context.Cause(ctx), left, p.template.name, map[v1alpha1.LoadWaitFor]string{
+				v1alpha1.LoadWaitReady: "ready", v1alpha1.LoadWaitGone: "gone",
+			}[p.spec.Wait])
+		case <-changed:
+		}
+		_ = sleep(ctx, p.deps, changePause)
+	}
+}
+
+func (p *phase) createOne(ctx context.Context, namespace string) {
+	kind := p.template.kind.GroupKind()
+	o := p.book.begin(p.template, namespace, readyAtOnce(kind))
+	content, err := p.content(o)
+	if err == nil {
+		err = p.measure(ctx, "POST", func(ctx context.Context) error {
+			return p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content).Do(ctx).Error()
+		})
+	} else {
+		p.recorder.answered("POST", p.template.resource.Resource, 0, templateError{err}, p.deps.Clock.Now())
+	}
+	if err != nil {
+		p.book.remove(o.place())
+		return
+	}
+	now := p.deps.Clock.Now()
+	if took, ready := p.book.created(o, now); ready {
+		p.rolledOut(kind, took, now)
+	}
+	if kind == podKind {
+		p.pods.answered(types.NamespacedName{Namespace: namespace, Name: o.name}, now)
+	}
+}
+
+// content is the object as it is sent.
+func (p *phase) content(o *object) ([]byte, error) {
+	rendered, err := p.template.render(o.namespace, o.index, p.iteration)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(rendered.Object)
+}
+
+func (p *phase) deleteOne(ctx context.Context, o *object) {
+	if !p.book.leave(o) {
+		return
+	}
+	err := p.measure(ctx, "DELETE", func(ctx context.Context) error {
+		return p.load.Requests.Delete().AbsPath(p.template.path(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
+			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)).Do(ctx).Error()
+	})
+	_, followed := p.watches[p.template.resource]
+	if err != nil || !followed && p.template.kind.GroupKind() != podKind {
+		// Nobody waits for it, or it cannot be known whether it will go.
+		p.book.remove(o.place())
+	}
+}
+
+func (p *phase) getOne(ctx context.Context, o *object) {
+	_ = p.measure(ctx, "GET", func(ctx context.Context) error {
+		return p.load.Requests.Get().AbsPath(p.template.path(o.namespace, o.name)...).Do(ctx).Error()
+	})
+}
+
+func (p *phase) listOne(ctx context.Context, namespace string) {
+	_ = p.measure(ctx, "LIST", func(ctx context.Context) error {
+		return p.load.Requests.Get().AbsPath(p.template.path(namespace, "")...).Param("labelSelector", p.template.selector()).Do(ctx).Error()
+	})
+}
+
+func (p *phase) patchOne(ctx context.Context, o *object, n int) {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
+	_ = p.measure(ctx, "PATCH", func(ctx context.Context) error {
+		return p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.path(o.namespace, o.name)...).Body(patch).Do(ctx).Error()
+	})
+}
+
+// measure makes a request, and records how long the API server took for it: with the times in between, if it asked to come again.
+// One that the end of the run has broken off, or that a freeze has refused, was not made.
+func (p *phase) measure(ctx context.Context, verb string, request func(context.Context) error) error {
+	begin := p.deps.Clock.Now()
+	err := request(ctx)
+	end := p.deps.Clock.Now()
+	var frozen *freeze.Error
+	if errors.As(err, &frozen) || err != nil && ctx.Err() != nil {
+		return err
+	}
+	if apierrors.IsNotFound(err) && verb != "POST" && verb != "LIST" {
+		// Another phase, or a controller, has removed the object in the meantime. The API server has answered as it should.
+		p.recorder.answered(verb, p.template.resource.Resource, end.Sub(begin), nil, end)
+		return err
+	}
+	p.recorder.answered(verb, p.template.resource.Resource, end.Sub(begin), err, end)
+	return err
+}

@@ -1,0 +1,183 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// defaultServiceAccount is in every namespace soon after it was made. Until then no pod can be made there.
+	defaultServiceAccount = "default"
+	// accountTimeout is how long it is waited for in all namespaces, and accountPause how often it is looked for.
+	accountTimeout, accountPause = 30 * time.Second, 100 * time.Millisecond
+	// namespaceTimeout bounds the creation of one namespace, which is not broken off in the middle.
+	namespaceTimeout = 30 * time.Second
+)
+
+// newEngine returns what carries a run out.
+func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
+	e := &engine{
+		deps: deps, run: run, templates: map[string]*objectTemplate{}, book: newBook(), recorder: newRecorder(),
+	}
+	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.record), newNodeTracker(e.recorder.record)
+	var err error
+	e.load, err = deps.Load(func(inner http.RoundTripper) http.RoundTripper {
+		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }}
+	})
+	return e, err
+}
+
+// prepare makes all that the run needs before its first step. Its errors name what the user can change.
+func (e *engine) prepare(ctx context.Context) error {
+	for i := range e.run.Spec.Templates {
+		from := e.run.Spec.Templates[i]
+		template, err := parseTemplate(e.run, from)
+		if err == nil {
+			err = e.resolve(template)
+		}
+		if err != nil {
+			return fmt.Errorf("template %s%s: %w", from.Name, e.usedIn(from.Name), err)
+		}
+		e.templates[from.Name] = template
+	}
+	e.watches = e.watched()
+	if err := e.makeNamespaces(ctx); err != nil {
+		return err
+	}
+	if err := e.awaitAccounts(ctx); err != nil {
+		return err
+	}
+	for i := range e.run.Spec.Templates {
+		name := e.run.Spec.Templates[i].Name
+		if err := e.try(ctx, e.templates[name]); err != nil {
+			return fmt.Errorf("template %s%s: the API server refuses its first object: %w", name, e.usedIn(name), err)
+		}
+	}
+	return e.startWatches(ctx)
+}
+
+// usedIn names the first step that uses a template.
+func (e *engine) usedIn(template string) string {
+	for _, step := range e.run.Spec.Steps {
+		if slices.ContainsFunc(step.Phases, func(p v1alpha1.LoadPhase) bool { return p.Template == template }) {
+			return " of step " + step.Name
+		}
+	}
+	return ""
+}
+
+// resolve finds where the API server has the objects of a template.
+func (e *engine) resolve(template *objectTemplate) error {
+	version := template.kind.GroupVersion()
+	served, err := e.load.Clientset.Discovery().ServerResourcesForGroupVersion(version.String())
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server does not serve apiVersion %s", version)
+	}
+	if err != nil {
+		return fmt.Errorf("finding the resource of kind %s: %w", template.kind.Kind, err)
+	}
+	for _, resource := range served.APIResources {
+		if resource.Kind != template.kind.Kind || strings.Contains(resource.Name, "/") {
+			continue
+		}
+		if !resource.Namespaced {
+			return fmt.Errorf("objects of kind %s are in no namespace, and a run makes only what is in its own", resource.Kind)
+		}
+		template.resource = schema.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: resource.Name}
+		return nil
+	}
+	return fmt.Errorf("the API server serves no kind %s in apiVersion %s", template.kind.Kind, version)
+}
+
+// namespaceName is that of one of a run's namespaces.
+func namespaceName(run *v1alpha1.LoadTestRun, n int) string {
+	uid := string(run.UID)
+	return fmt.Sprintf("load-%s-%d", uid[:min(len(uid), 8)], n)
+}
+
+// makeNamespaces makes those of the run that are not there. One that is there and is not the run's is left alone.
+func (e *engine) makeNamespaces(ctx context.Context) error {
+	for n := range int(max(e.run.Spec.Namespaces, 1)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := e.makeNamespace(ctx, namespaceName(e.run, n)); err != nil {
+			return withRights(err)
+		}
+	}
+	return nil
+}
+
+func (e *engine) makeNamespace(ctx context.Context, name string) error {
+	// One that is made when the run has ended would be found by nobody.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namespaceTimeout)
+	defer cancel()
+	namespaces := e.deps.Target.CoreV1().Namespaces()
+	wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(e.run.UID)}}}
+	_, err := namespaces.Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		there, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading namespace %s, which exists already: %w", name, err)
+		case there.Labels[v1alpha1.LoadTestRunUIDLabel] != string(e.run.UID):
+			return fmt.Errorf("namespace %s exists already and is not this run's: remove it, or create the run again", name)
+		case there.DeletionTimestamp != nil:
+			return fmt.Errorf("namespace %s is being removed: create the run again", name)
+		}
+	} else if err != nil {
+		return fmt.Errorf("making namespace %s: %w", name, err)
+	}
+	e.namespaces = append(e.namespaces, name)
+	return nil
+}
+
+// awaitAccounts waits for the ServiceAccounts of pods, so that no pod has to wait for them when it is measured. A cluster without
+// the controller that makes them is none of its business.
+func (e *engine) awaitAccounts(ctx context.Context) error {
+	deadline := e.deps.Clock.Now().Add(accountTimeout)
+	for _, namespace := range e.namespaces {
+		for {
+			_, err := e.load.Clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, defaultServiceAccount, metav1.GetOptions{})
+			if err == nil {
+				break
+			}
+			if !apierrors.IsNotFound(err) {
+				return withRights(fmt.Errorf("reading ServiceAccount %s in namespace %s: %w", defaultServiceAccount, namespace, err))
+			}
+			if e.deps.Clock.Now().After(deadline) {
+				return nil
+			}
+			if err := sleep(ctx, e.deps, accountPause); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// try lets the API server check the first object of a template, which it does not keep.
+func (e *engine) try(ctx context.Context, template *objectTemplate) error {
+	object, err := template.render(e.namespaces[0], 0, 0)
+	if err != nil {
+		return err
+	}
+	_, err = e.load.Dynamic.Resource(template.resource).Namespace(e.namespaces[0]).Create(ctx, object, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+	})
+	if err != nil {
+		return withRights(err)
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,57 @@
+package loadtest
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The kinds that are not ready as soon as they are there.
+var (
+	podKind         = schema.GroupKind{Kind: "Pod"}
+	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	statefulSetKind = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
+	jobKind         = schema.GroupKind{Group: "batch", Kind: "Job"}
+)
+
+// readyAtOnce tells whether objects of a kind are ready when they are there.
+func readyAtOnce(kind schema.GroupKind) bool {
+	switch kind {
+	case podKind, deploymentKind, statefulSetKind, jobKind:
+		return false
+	}
+	return true
+}
+
+// objectReady tells whether an object that is no Pod is ready.
+func objectReady(kind schema.GroupKind, object *unstructured.Unstructured) bool {
+	switch kind {
+	case deploymentKind, statefulSetKind:
+		wanted, found := number(object, "spec", "replicas")
+		if !found {
+			wanted = 1
+		}
+		observed, _ := number(object, "status", "observedGeneration")
+		all, _ := number(object, "status", "replicas")
+		updated, _ := number(object, "status", "updatedReplicas")
+		ready, _ := number(object, "status", "readyReplicas")
+		available, _ := number(object, "status", "availableReplicas")
+		if kind == deploymentKind && available < wanted {
+			return false
+		}
+		return observed >= object.GetGeneration() && all == wanted && updated == wanted && ready == wanted
+	case jobKind:
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, each := range conditions {
+			if c, ok := each.(map[string]any); ok && c["type"] == "Complete" && c["status"] == "True" {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func number(object *unstructured.Unstructured, path ...string) (int64, bool) {
+	n, found, err := unstructured.NestedInt64(object.Object, path...)
+	return n, found && err == nil
+}

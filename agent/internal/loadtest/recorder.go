@@ -1,0 +1,173 @@
+package loadtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+const (
+	// mostErrors is how many reasons a status tells, and mostErrorMessage how long the message of each is.
+	mostErrors, mostErrorMessage = 20, 512
+	// mostErrorKeys bounds those that are kept.
+	mostErrorKeys = 200
+)
+
+// recorder takes in what is measured. All its methods may be called at the same time.
+type recorder struct {
+	mu       sync.Mutex
+	measured measure.Measurements
+	series   map[v1alpha1.LoadMeasurement]*series
+	errors   map[errorKey]*v1alpha1.LoadError
+	start    time.Time
+
+	requests, failed, late, throttled atomic.Int64
+	podsCreated, podsReady            atomic.Int64
+}
+
+type errorKey struct{ reason, request string }
+
+func newRecorder() *recorder {
+	return &recorder{
+		measured: measure.Measurements{}, errors: map[errorKey]*v1alpha1.LoadError{},
+		series: map[v1alpha1.LoadMeasurement]*series{v1alpha1.LoadPodReady: newSeries(), v1alpha1.LoadAPIRequest: newSeries()},
+	}
+}
+
+// begin sets the time from which series count.
+func (r *recorder) begin(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.start = at
+}
+
+// record adds a measured time that ended at a point of time.
+func (r *recorder) record(key measure.Key, measured time.Duration, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.measured.Record(key, measured, 1)
+	if s := r.series[key.Measurement]; s != nil && !r.start.IsZero() {
+		s.record(at.Sub(r.start), measured)
+	}
+}
+
+// merge adds what was measured elsewhere.
+func (r *recorder) merge(others measure.Measurements) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.measured.Merge(others)
+}
+
+// answered takes in the answer to a request of the run.
+func (r *recorder) answered(verb, resource string, took time.Duration, err error, at time.Time) {
+	r.requests.Add(1)
+	if err == nil {
+		r.record(measure.Key{Measurement: v1alpha1.LoadAPIRequest, Verb: verb, Resource: resource}, took, at)
+		return
+	}
+	r.failed.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := errorKey{reasonOf(err), verb + " " + resource}
+	known := r.errors[key]
+	if known == nil {
+		if len(r.errors) >= mostErrorKeys {
+			return
+		}
+		known = &v1alpha1.LoadError{
+			Reason: conditions.Shorten(key.reason, 64), Request: conditions.Shorten(key.request, 160), Message: conditions.Shorten(err.Error(), mostErrorMessage),
+		}
+		r.errors[key] = known
+	}
+	known.Count++
+}
+
+// evaluate says which thresholds are met by what was measured until now.
+func (r *recorder) evaluate(thresholds []v1alpha1.LoadThreshold) []v1alpha1.LoadThresholdResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return measure.Evaluate(thresholds, r.measured, r.requests.Load(), r.failed.Load())
+}
+
+// encode is what a status tells of the measurements.
+func (r *recorder) encode() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list, _, err := r.measured.Encode()
+	var over []v1alpha1.LoadSeries
+	for _, measurement := range slices.Sorted(maps.Keys(r.series)) {
+		if points := r.series[measurement].encode(); len(points) > 0 {
+			over = append(over, v1alpha1.LoadSeries{Measurement: measurement, Points: points})
+		}
+	}
+	return list, over, err
+}
+
+// failures are why requests failed, the most frequent first.
+func (r *recorder) failures() []v1alpha1.LoadError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []v1alpha1.LoadError
+	for _, known := range r.errors {
+		list = append(list, *known)
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.LoadError) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Request, b.Request), cmp.Compare(a.Reason, b.Reason))
+	})
+	return list[:min(len(list), mostErrors)]
+}
+
+// reasonOf is a word for why a request failed.
+func reasonOf(err error) string {
+	var network net.Error
+	var refused templateError
+	switch reason := apierrors.ReasonForError(err); {
+	case reason != "":
+		return string(reason)
+	case errors.As(err, &refused):
+		return "Template"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return "Timeout"
+	case apierrors.ReasonForError(err) == "" && errors.As(err, &network):
+		return "Unreachable"
+	default:
+		return "Unknown"
+	}
+}
+
+// templateError is that a template made no object.
+type templateError struct{ error }
+
+// Unwrap implements errors.
+func (e templateError) Unwrap() error { return e.error }
+
+// throttleCounter counts answers that ask to come again later. client-go makes such requests again by itself.
+type throttleCounter struct {
+	inner http.RoundTripper
+	count func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t throttleCounter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.inner.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusTooManyRequests {
+		t.count()
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find the connections below.
+func (t throttleCounter) WrappedRoundTripper() http.RoundTripper { return t.inner }

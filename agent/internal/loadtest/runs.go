@@ -1,0 +1,121 @@
+package loadtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/undecodable"
+)
+
+// read returns the runs, the oldest first. It lists metadata, and reads only those runs that have changed: a run that is over has
+// hundreds of kilobytes of measurements. What concerns single runs stops no other one.
+func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRunList"))
+	switch err := c.Runs.List(ctx, list, client.InNamespace(c.Namespace)); {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		// A hub of an earlier release has no load tests.
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("listing load test runs: %w", err)
+	}
+	there := map[types.UID]*v1alpha1.LoadTestRun{}
+	var runs []*v1alpha1.LoadTestRun
+	var problems []error
+	for i := range list.Items {
+		header := &list.Items[i]
+		run := c.known[header.UID]
+		if run == nil || run.ResourceVersion != header.ResourceVersion {
+			run = &v1alpha1.LoadTestRun{}
+			err := c.Runs.Get(ctx, client.ObjectKeyFromObject(header), run)
+			if err == nil {
+				err = undecodable.Check(run)
+			}
+			if client.IgnoreNotFound(err) != nil {
+				problems = append(problems, fmt.Errorf("reading load test run %s: %w", header.Name, err))
+				// What was known of it goes on to be so: it is not deleted.
+				if run = c.known[header.UID]; run == nil {
+					continue
+				}
+			} else if err != nil || run.UID != header.UID {
+				continue
+			}
+			forgetMeasurements(run)
+		}
+		there[run.UID] = run
+		runs = append(runs, run)
+	}
+	c.known = there
+	slices.SortFunc(runs, func(a, b *v1alpha1.LoadTestRun) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return runs, problems, nil
+}
+
+// forgetMeasurements leaves out what nothing is going to be written of.
+func forgetMeasurements(run *v1alpha1.LoadTestRun) {
+	if over(run.Status.Phase) && run.DeletionTimestamp == nil {
+		run.Status.Histograms, run.Status.Series = nil, nil
+	}
+}
+
+// next is the oldest run that is not over. One that is being deleted is over when what it made is gone.
+func next(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
+	for _, run := range runs {
+		if !over(run.Status.Phase) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
+			return run
+		}
+	}
+	return nil
+}
+
+// write writes a status if it has changed.
+func (c *Controller) write(ctx context.Context, run *v1alpha1.LoadTestRun, status v1alpha1.LoadTestRunStatus) error {
+	if equality.Semantic.DeepEqual(run.Status, status) {
+		return nil
+	}
+	changed := run.DeepCopy()
+	changed.Status = status
+	// Another agent may have taken the run over in the meantime: what it wrote must not be replaced.
+	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
+	if err := c.Hub.Status().Patch(ctx, changed, patch); err != nil {
+		delete(c.known, run.UID)
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	c.keep(changed)
+	return nil
+}
+
+// setFinalizer adds or removes the finalizer.
+func (c *Controller) setFinalizer(ctx context.Context, run *v1alpha1.LoadTestRun, wanted bool) error {
+	changed := run.DeepCopy()
+	if wanted && !controllerutil.AddFinalizer(changed, v1alpha1.LoadTestRunFinalizer) || !wanted && !controllerutil.RemoveFinalizer(changed, v1alpha1.LoadTestRunFinalizer) {
+		return nil
+	}
+	// A list of finalizers is replaced as a whole: that of another client must not be lost.
+	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
+	if err := c.Hub.Patch(ctx, changed, patch); err != nil {
+		delete(c.known, run.UID)
+		return fmt.Errorf("writing the finalizer: %w", err)
+	}
+	c.keep(changed)
+	changed.DeepCopyInto(run)
+	return nil
+}
+
+// keep remembers a run as it was answered.
+func (c *Controller) keep(run *v1alpha1.LoadTestRun) {
+	forgetMeasurements(run)
+	c.known[run.UID] = run
+}

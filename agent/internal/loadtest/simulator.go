@@ -1,0 +1,147 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// heartbeatPeriod is how often heartbeats are looked at, and lateHeartbeat how old one may be: kubelets renew their Leases every
+	// ten seconds.
+	heartbeatPeriod, lateHeartbeat = 10 * time.Second, 20 * time.Second
+	// processorPeriod is how often the processors are looked at.
+	processorPeriod = 2 * time.Second
+)
+
+// simulator is how the simulator itself was during a run.
+type simulator struct {
+	mu sync.Mutex
+	// late says of each Node with heartbeats whether one was late. Nodes that a disruption was on are not in it, but in disrupted.
+	late, disrupted map[string]bool
+	processors      processors
+	agent           time.Duration
+}
+
+func newSimulator() *simulator {
+	return &simulator{late: map[string]bool{}, disrupted: map[string]bool{}}
+}
+
+// heartbeats takes in the Leases of Nodes. Hollow are the names of hollow Nodes, and planned those that have a plan of
+// disruptions now. A Node that once had one does not count any more: it may take its time until it is well again.
+func (s *simulator) heartbeats(leases []coordinationv1.Lease, hollow, planned map[string]bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range planned {
+		s.disrupted[name] = true
+		delete(s.late, name)
+	}
+	for i := range leases {
+		name, renewed := leases[i].Name, leases[i].Spec.RenewTime
+		if renewed == nil || !hollow[name] || s.disrupted[name] {
+			continue
+		}
+		s.late[name] = s.late[name] || now.Sub(renewed.Time) > lateHeartbeat
+	}
+}
+
+// processorsAt takes in what the machine's processors have done until now.
+func (s *simulator) processorsAt(total, idle uint64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processors.add(total, idle, at)
+}
+
+// report is how the simulator was, and what the validity of the run rests on. Requests are counted elsewhere.
+func (s *simulator) report(requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var late int32
+	for _, l := range s.late {
+		if l {
+			late++
+		}
+	}
+	busy, saturated, watched := s.processors.percent()
+	return v1alpha1.LoadSimulator{
+			Nodes: int32(len(s.late)), LateHeartbeats: late, LateRequests: lateRequests,
+			CPUBusyPercent: int32(busy + 0.5), CPUSaturatedPercent: int32(saturated + 0.5), AgentCPUMilliseconds: s.agent.Milliseconds(),
+		}, simulatorFacts{
+			Nodes: int32(len(s.late)), LateNodes: late, Requests: requests, LateRequests: lateRequests,
+			CPUSeconds: watched.Seconds(), SaturatedPercent: saturated,
+		}
+}
+
+// observe measures the simulator until ctx ends. What it returns is called then.
+func (x *execution) observe(ctx context.Context) (finish func()) {
+	begun := agentTime()
+	var group sync.WaitGroup
+	group.Go(func() { x.every(ctx, heartbeatPeriod, x.readHeartbeats) })
+	group.Go(func() { x.every(ctx, processorPeriod, x.readProcessors) })
+	return func() {
+		group.Wait()
+		x.simulator.mu.Lock()
+		x.simulator.agent = agentTime() - begun
+		x.simulator.mu.Unlock()
+	}
+}
+
+// every calls look now and once a period, until ctx ends.
+func (x *execution) every(ctx context.Context, period time.Duration, look func(context.Context)) {
+	for ctx.Err() == nil {
+		look(ctx)
+		_ = sleep(ctx, x.deps, period)
+	}
+}
+
+// note adds to the run's notes, once.
+func (x *execution) note(text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, known := range x.notes {
+		if known == text {
+			return
+		}
+	}
+	if len(x.notes) < mostNotes {
+		x.notes = append(x.notes, text)
+	}
+}
+
+// readHeartbeats looks at the heartbeats of hollow Nodes. The API server answers from its cache, which may be a little behind.
+func (x *execution) readHeartbeats(ctx context.Context) {
+	leases, err := x.engine.load.Clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		if ctx.Err() == nil {
+			x.note("heartbeats were not watched: " + shortened(withRights(fmt.Errorf("listing Leases: %w", err))))
+		}
+		return
+	}
+	pods := &corev1.PodList{}
+	if err := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	planned := map[string]bool{}
+	for i := range pods.Items {
+		if name := pods.Items[i].Labels[v1alpha1.MachineNameLabel]; name != "" && pods.Items[i].Annotations[disrupt.Annotation] != "" {
+			planned[name] = true
+		}
+	}
+	x.simulator.heartbeats(leases.Items, x.engine.nodes.hollow(), planned, x.deps.Clock.Now())
+}
+
+// readProcessors looks at the processors of the agent's machine. Where they cannot be read, nothing is known of them.
+func (x *execution) readProcessors(context.Context) {
+	if total, idle, err := machineTime(); err == nil {
+		x.simulator.processorsAt(total, idle, x.deps.Clock.Now())
+	}
+}

@@ -1,0 +1,146 @@
+package loadtest
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+// over tells whether nothing of a run changes any more.
+func over(phase v1alpha1.LoadTestRunPhase) bool {
+	return phase == v1alpha1.LoadTestCompleted || phase == v1alpha1.LoadTestFailed
+}
+
+// verdictOf a run whose steps are over. One that was not carried out in full has failed, whatever was measured; thresholds that
+// are not met say nothing if the simulator was the bottleneck.
+func verdictOf(failure string, invalid []string, results []v1alpha1.LoadThresholdResult) v1alpha1.LoadVerdict {
+	switch {
+	case failure != "":
+		return v1alpha1.LoadMissed
+	case len(invalid) > 0:
+		return v1alpha1.LoadInvalid
+	case len(results) == 0:
+		return ""
+	}
+	for _, result := range results {
+		if !result.Met {
+			return v1alpha1.LoadMissed
+		}
+	}
+	return v1alpha1.LoadPassed
+}
+
+// removes tells whether what a run made is removed when its steps are over, and not only with the run.
+func removes(policy v1alpha1.LoadCleanupPolicy, status *v1alpha1.LoadTestRunStatus) bool {
+	switch policy {
+	case v1alpha1.LoadCleanupKeep:
+		return false
+	case v1alpha1.LoadCleanupDeleteOnSuccess:
+		return status.Failure == "" && (status.Verdict == "" || status.Verdict == v1alpha1.LoadPassed)
+	case v1alpha1.LoadCleanupDelete:
+	}
+	return true
+}
+
+// set writes phase and message, and the conditions that follow from them.
+func set(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, phase v1alpha1.LoadTestRunPhase, message string, now time.Time) {
+	status.Phase, status.Message = phase, conditions.Shorten(message, conditions.MaxMessage)
+	conditions.ConcludeLoadTest(&status.Conditions, string(phase), status.Message, run.Generation, now)
+}
+
+// summary says how a run was.
+func summary(status *v1alpha1.LoadTestRunStatus) string {
+	p := status.Progress
+	text := fmt.Sprintf("%d requests, %d failed; %d of %d pods were Ready", p.Requests, p.Failed, p.PodsReady, p.PodsCreated)
+	switch {
+	case status.Failure != "":
+		text = status.Failure + "; " + text
+	case len(status.Invalid) > 0:
+		text = "the measurements say nothing about the cluster: " + strings.Join(status.Invalid, "; ") + "; " + text
+	}
+	if len(status.Errors) > 0 {
+		first := status.Errors[0]
+		text += fmt.Sprintf("; most often %s of %s: %s", first.Reason, first.Request, first.Message)
+	}
+	return strings.Join(append([]string{text}, status.Notes...), "; ")
+}
+
+// report puts into a status how far the run is: with all measurements if full is set.
+func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, full bool) error {
+	x.mu.Lock()
+	phase, start := x.phase, x.start
+	x.mu.Unlock()
+	status.Progress = x.engine.progress()
+	if !start.IsZero() && status.StartTime == nil {
+		at := metav1.NewTime(start)
+		status.StartTime = &at
+	}
+	if full {
+		if err := x.reportMeasurements(run, status); err != nil {
+			return err
+		}
+	}
+	message := ""
+	switch phase {
+	case v1alpha1.LoadTestPrepared:
+		message = "waits for spec.startTime"
+		if run.Spec.StartTime != nil {
+			message = "begins at " + run.Spec.StartTime.UTC().Format(time.RFC3339)
+		}
+	case v1alpha1.LoadTestRunning:
+		message = fmt.Sprintf("step %s, %d of %d are done", cmp.Or(status.Progress.Step, "1"), status.Progress.Steps, status.Progress.StepsTotal)
+	default:
+		message = "the templates are tried with the API server"
+	}
+	set(run, status, phase, message, x.deps.Clock.Now())
+	return nil
+}
+
+// reportMeasurements puts into a status what was measured until now.
+func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
+	var err error
+	recorder := x.engine.recorder
+	status.Thresholds = recorder.evaluate(run.Spec.Thresholds)
+	status.Errors = recorder.failures()
+	simulator, _ := x.simulator.report(recorder.requests.Load(), recorder.late.Load())
+	status.Simulator = &simulator
+	status.Histograms, status.Series, err = recorder.encode()
+	return err
+}
+
+// reportEnd puts into a status what has become of a run that is over, all but what it made.
+func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus) error {
+	if err := x.report(run, status, true); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	finish, failure, notes := metav1.NewTime(x.finish), x.failure, x.notes
+	x.mu.Unlock()
+	_, facts := x.simulator.report(x.engine.recorder.requests.Load(), x.engine.recorder.late.Load())
+	status.Progress.Step = ""
+	status.EndTime, status.Failure = &finish, failure
+	status.Invalid, status.Notes = invalidity(facts), notes
+	status.Verdict = verdictOf(failure, status.Invalid, status.Thresholds)
+	set(run, status, v1alpha1.LoadTestCleaningUp, summary(status), x.deps.Clock.Now())
+	return nil
+}
+
+// interrupted is the status of a run that was going on when its agent ended: with what was measured until half a minute before.
+func interrupted(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTestRunStatus {
+	status := *run.Status.DeepCopy()
+	end := metav1.NewTime(now)
+	status.EndTime, status.Failure = &end, errRestarted.Error()
+	if measured, err := measure.Decode(status.Histograms); err == nil {
+		status.Thresholds = measure.Evaluate(run.Spec.Thresholds, measured, status.Progress.Requests, status.Progress.Failed)
+	}
+	status.Verdict = verdictOf(status.Failure, status.Invalid, status.Thresholds)
+	set(run, &status, v1alpha1.LoadTestCleaningUp, summary(&status), now)
+	return status
+}

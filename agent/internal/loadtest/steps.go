@@ -1,0 +1,201 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// postpone says of a run what it waits for.
+func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
+	if run.Spec.Stopped {
+		return c.neverBegun(ctx, run)
+	}
+	status := *run.Status.DeepCopy()
+	what := "which is older and not over"
+	if first.DeletionTimestamp != nil {
+		what = "which is being deleted"
+	}
+	set(run, &status, v1alpha1.LoadTestPending, fmt.Sprintf("waits for load test run %s, %s: one at a time is carried out in a cluster", first.Name, what), c.Clock.Now())
+	return c.write(ctx, run, status)
+}
+
+// neverBegun ends a run that made nothing.
+func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun) error {
+	status := *run.Status.DeepCopy()
+	status.Failure, status.Verdict = "stopped before it began", v1alpha1.LoadMissed
+	set(run, &status, v1alpha1.LoadTestFailed, status.Failure, c.Clock.Now())
+	return c.write(ctx, run, status)
+}
+
+// carryOut does what is next for the one run that goes on.
+func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+	if x := c.running(run.UID); x != nil {
+		return c.follow(ctx, run, x)
+	}
+	switch run.Status.Phase {
+	case v1alpha1.LoadTestCleaningUp:
+		return c.finish(ctx, run, frozen)
+	case v1alpha1.LoadTestRunning:
+		if frozen != nil {
+			return nil
+		}
+		return c.write(ctx, run, interrupted(run, c.Clock.Now()))
+	case v1alpha1.LoadTestPreparing, v1alpha1.LoadTestPrepared:
+		if frozen != nil {
+			return nil
+		}
+		return c.begin(life, run)
+	case v1alpha1.LoadTestPending, v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed:
+	}
+	status := *run.Status.DeepCopy()
+	switch {
+	case run.Spec.Stopped:
+		return c.neverBegun(ctx, run)
+	case frozen != nil:
+		set(run, &status, v1alpha1.LoadTestPending, "the agent begins when it thaws: "+frozen.Error(), c.Clock.Now())
+		return c.write(ctx, run, status)
+	}
+	// Nothing is made before the hub knows that it is: what an agent that ends leaves behind is found by the next.
+	if err := c.setFinalizer(ctx, run, true); err != nil {
+		return err
+	}
+	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server", c.Clock.Now())
+	if err := c.write(ctx, run, status); err != nil {
+		return err
+	}
+	return c.begin(life, c.known[run.UID])
+}
+
+// begin begins to carry a run out in this process.
+func (c *Controller) begin(life context.Context, run *v1alpha1.LoadTestRun) error {
+	if c.active != nil {
+		// A run that has vanished is ending.
+		return nil
+	}
+	x, err := execute(life, c.Deps, run.DeepCopy())
+	if err != nil {
+		return err
+	}
+	c.active = x
+	c.written.progress, c.written.measurements = c.Clock.Now(), c.Clock.Now()
+	return nil
+}
+
+// follow takes on to a run that goes on what its user wants now, and writes how far it is.
+func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *execution) error {
+	if run.Spec.Stopped {
+		x.end(errStopped)
+	}
+	if run.Spec.StartTime != nil {
+		x.startAt(run.Spec.StartTime.Time)
+	}
+	status := *run.Status.DeepCopy()
+	if x.isOver() {
+		if err := x.reportEnd(run, &status); err != nil {
+			return err
+		}
+		if err := c.write(ctx, run, status); err != nil {
+			return err
+		}
+		c.active = nil
+		return nil
+	}
+	now := c.Clock.Now()
+	full := now.Sub(c.written.measurements) >= measurementPeriod
+	if err := x.report(run, &status, full); err != nil {
+		return err
+	}
+	if status.Phase == run.Status.Phase && !full && now.Sub(c.written.progress) < progressPeriod {
+		return nil
+	}
+	c.written.progress = now
+	if full {
+		c.written.measurements = now
+	}
+	return c.write(ctx, run, status)
+}
+
+// finish removes what a run made whose steps are over, as far as it is to be removed.
+func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+	status := *run.Status.DeepCopy()
+	end := v1alpha1.LoadTestCompleted
+	if status.Failure != "" {
+		end = v1alpha1.LoadTestFailed
+	}
+	if !removes(run.Spec.CleanupPolicy, &status) {
+		set(run, &status, end, summary(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
+		return c.write(ctx, run, status)
+	}
+	if frozen != nil {
+		set(run, &status, v1alpha1.LoadTestCleaningUp, "what the run made is removed when the agent thaws: "+frozen.Error(), c.Clock.Now())
+		return c.write(ctx, run, status)
+	}
+	left, err := c.cleanUp(ctx, run.UID)
+	switch {
+	case err != nil:
+		set(run, &status, v1alpha1.LoadTestCleaningUp, err.Error(), c.Clock.Now())
+	case len(left) > 0:
+		set(run, &status, v1alpha1.LoadTestCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
+	default:
+		set(run, &status, end, summary(&status), c.Clock.Now())
+	}
+	return c.write(ctx, run, status)
+}
+
+// remove ends a run that is deleted, and lets it go when what it made is gone.
+func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+	if x := c.running(run.UID); x != nil {
+		x.end(errDeleted)
+		return c.follow(ctx, run, x)
+	}
+	if !controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer) {
+		return nil
+	}
+	status := *run.Status.DeepCopy()
+	phase := status.Phase
+	if !over(phase) {
+		phase = v1alpha1.LoadTestCleaningUp
+	}
+	if frozen != nil {
+		set(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen.Error(), c.Clock.Now())
+		return c.write(ctx, run, status)
+	}
+	left, err := c.cleanUp(ctx, run.UID)
+	switch {
+	case err != nil:
+		set(run, &status, phase, err.Error(), c.Clock.Now())
+	case len(left) > 0:
+		set(run, &status, phase, left.String(c.Clock.Now()), c.Clock.Now())
+	default:
+		return c.setFinalizer(ctx, run, false)
+	}
+	return c.write(ctx, run, status)
+}
+
+// endVanished ends the run that goes on if the hub does not have it any more, and removes what it made.
+func (c *Controller) endVanished(ctx context.Context, runs []*v1alpha1.LoadTestRun, frozen error) error {
+	if c.active != nil && !slices.ContainsFunc(runs, func(run *v1alpha1.LoadTestRun) bool { return run.UID == c.active.engine.run.UID }) {
+		c.active.end(errDeleted)
+		if c.active.isOver() {
+			c.vanished = append(c.vanished, c.active.engine.run.UID)
+			c.active = nil
+		}
+	}
+	if frozen != nil {
+		return nil
+	}
+	var problems []error
+	c.vanished = slices.DeleteFunc(c.vanished, func(run types.UID) bool {
+		left, err := c.cleanUp(ctx, run)
+		problems = append(problems, err)
+		return err == nil && len(left) == 0
+	})
+	return errors.Join(problems...)
+}

@@ -1,0 +1,248 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+// rights says what gives an agent the rights to load tests.
+const rights = "apply config/rbac/agent-load-tests in the cluster, or set loadTests.enabled of the agent's chart"
+
+// withRights adds to an error of a missing right what gives it.
+func withRights(err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") {
+		return fmt.Errorf("%w: the agent has no right to it: %s", err, rights)
+	}
+	return err
+}
+
+// syncTimeout is how long the watches of a run may take to begin.
+const syncTimeout = 30 * time.Second
+
+// handler is told what a watch shows. There says that the object was there before the watch began.
+type handler struct {
+	observe func(object any, there bool)
+	gone    func(object any)
+}
+
+// OnAdd, OnUpdate and OnDelete implement cache.ResourceEventHandler.
+func (h handler) OnAdd(object any, there bool) { h.observe(object, there) }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h handler) OnUpdate(_, object any) { h.observe(object, false) }
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h handler) OnDelete(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	h.gone(object)
+}
+
+// startWatches begins to follow Nodes, the pods in the run's namespaces, and the objects of its templates, until ctx ends. Pods are
+// followed by namespace: those of Deployments and other kinds, known or not, have no label of the run.
+func (e *engine) startWatches(ctx context.Context) error {
+	if err := e.mayFollow(ctx); err != nil {
+		return err
+	}
+	var synced []cache.InformerSynced
+	begin := func(list cache.ListerWatcher, of runtime.Object, shrink cache.TransformFunc, h handler) {
+		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: list, ObjectType: of, Handler: h, Transform: shrink})
+		go informer.RunWithContext(ctx)
+		synced = append(synced, informer.HasSynced)
+	}
+	for _, namespace := range e.namespaces {
+		begin(e.podsOf(namespace), &corev1.Pod{}, shrinkPod, e.podHandler())
+	}
+	for resource, kind := range e.watches {
+		begin(e.objectsOf(resource), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
+	}
+	hollow, err := e.deps.NodeInformers.GetInformer(ctx, &corev1.Node{})
+	if err != nil {
+		return fmt.Errorf("watching Nodes: %w", err)
+	}
+	registration, err := hollow.AddEventHandler(e.nodeHandler())
+	if err != nil {
+		return fmt.Errorf("watching Nodes: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = hollow.RemoveEventHandler(registration) })
+	bounded, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !cache.WaitForCacheSync(bounded.Done(), append(synced, registration.HasSynced)...) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("the watches of pods and of what the templates make have not begun within %s", syncTimeout)
+	}
+	return nil
+}
+
+// mayFollow reads once what is going to be followed: an informer would try without end, and not say why.
+func (e *engine) mayFollow(ctx context.Context) error {
+	one := metav1.ListOptions{Limit: 1}
+	if _, err := e.load.Clientset.CoreV1().Pods(e.namespaces[0]).List(ctx, one); err != nil {
+		return withRights(fmt.Errorf("listing pods: %w", err))
+	}
+	for resource := range e.watches {
+		if _, err := e.objectsOf(resource).(*cache.ListWatch).ListWithContext(ctx, one); err != nil {
+			return withRights(fmt.Errorf("listing %s: %w", resource.Resource, err))
+		}
+	}
+	return nil
+}
+
+// watched are the kinds whose objects are waited for or measured, but pods.
+func (e *engine) watched() map[schema.GroupVersionResource]schema.GroupKind {
+	found := map[schema.GroupVersionResource]schema.GroupKind{}
+	for _, step := range e.run.Spec.Steps {
+		for _, phase := range step.Phases {
+			template := e.templates[phase.Template]
+			if template == nil || template.kind.GroupKind() == podKind {
+				continue
+			}
+			if kind := template.kind.GroupKind(); phase.Wait == v1alpha1.LoadWaitReady && !readyAtOnce(kind) || phase.Wait == v1alpha1.LoadWaitGone || kind == deploymentKind {
+				found[template.resource] = kind
+			}
+		}
+	}
+	return found
+}
+
+func (e *engine) podsOf(namespace string) cache.ListerWatcher {
+	pods := e.load.Clientset.CoreV1().Pods(namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	}
+}
+
+func (e *engine) objectsOf(resource schema.GroupVersionResource) cache.ListerWatcher {
+	objects := e.load.Dynamic.Resource(resource)
+	selector := v1alpha1.LoadTestRunUIDLabel + "=" + string(e.run.UID)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return objects.Watch(ctx, options)
+		},
+	}
+}
+
+func (e *engine) podHandler() handler {
+	return handler{
+		observe: func(object any, _ bool) {
+			pod, now := object.(*corev1.Pod), e.deps.Clock.Now()
+			e.pods.observe(pod, now)
+			if e.pods.own(pod) {
+				ready := podCondition(pod, corev1.PodReady) != nil || pod.Status.Phase == corev1.PodSucceeded
+				e.book.observe(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
+			}
+		},
+		gone: func(object any) {
+			pod := object.(*corev1.Pod)
+			e.pods.gone(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+			e.book.remove(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
+		},
+	}
+}
+
+func (e *engine) objectHandler(kind schema.GroupKind) handler {
+	at := func(object any) place {
+		o := object.(*unstructured.Unstructured)
+		return place{o.GetLabels()[v1alpha1.LoadTemplateLabel], o.GetNamespace(), o.GetName()}
+	}
+	return handler{
+		observe: func(object any, _ bool) {
+			now := e.deps.Clock.Now()
+			took, first := e.book.observe(at(object), objectReady(kind, object.(*unstructured.Unstructured)), now)
+			if first {
+				e.rolledOut(kind, took, now)
+			}
+		},
+		gone: func(object any) { e.book.remove(at(object)) },
+	}
+}
+
+// rolledOut records how long a Deployment took.
+func (e *engine) rolledOut(kind schema.GroupKind, took time.Duration, now time.Time) {
+	if kind == deploymentKind {
+		e.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout}, took, now)
+	}
+}
+
+func (e *engine) nodeHandler() handler {
+	return handler{
+		observe: func(object any, there bool) { e.nodes.observe(object.(*corev1.Node), there, e.deps.Clock.Now()) },
+		gone:    func(object any) { e.nodes.gone(object.(*corev1.Node).Name) },
+	}
+}
+
+// shrinkPod leaves what is looked at, so that a hundred thousand pods fit into the agent's memory.
+func shrinkPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, CreationTimestamp: pod.CreationTimestamp,
+		OwnerReferences: pod.OwnerReferences, Labels: ownLabels(pod.Labels),
+	}}
+	small.Spec.NodeName = pod.Spec.NodeName
+	small.Spec.Containers = make([]corev1.Container, len(pod.Spec.Containers))
+	small.Status.Phase, small.Status.Conditions = pod.Status.Phase, pod.Status.Conditions
+	for _, status := range pod.Status.ContainerStatuses {
+		small.Status.ContainerStatuses = append(small.Status.ContainerStatuses, corev1.ContainerStatus{State: status.State})
+	}
+	return small, nil
+}
+
+// shrinkObject leaves metadata, status and the number of replicas.
+func shrinkObject(object any) (any, error) {
+	o, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	small := &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "status": o.Object["status"]}}
+	small.SetNamespace(o.GetNamespace())
+	small.SetName(o.GetName())
+	small.SetUID(o.GetUID())
+	small.SetResourceVersion(o.GetResourceVersion())
+	small.SetGeneration(o.GetGeneration())
+	small.SetLabels(ownLabels(o.GetLabels()))
+	if replicas, found := number(o, "spec", "replicas"); found {
+		_ = unstructured.SetNestedField(small.Object, replicas, "spec", "replicas")
+	}
+	return small, nil
+}
+
+func ownLabels(all map[string]string) map[string]string {
+	own := map[string]string{}
+	for _, key := range []string{v1alpha1.LoadTestRunUIDLabel, v1alpha1.LoadTemplateLabel} {
+		if value := all[key]; value != "" {
+			own[key] = value
+		}
+	}
+	return own
+}
