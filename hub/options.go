@@ -24,6 +24,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/config"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/disruption"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 	"github.com/hollowfleet/hollowfleet/internal/version"
@@ -212,11 +213,13 @@ func cacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			// Which Nodes a run hits, 500 of them, is for its agent and for users.
 			&v1alpha1.NodeDisruptionRun{}: {Transform: disruption.Shrink},
-			&coordinationv1.Lease{}:       named(v1alpha1.AgentLeaseName),
-			&rbacv1.RoleBinding{}:         named(cluster.AgentRole),
-			&corev1.ServiceAccount{}:      named(v1alpha1.AgentServiceAccount),
-			&rbacv1.ClusterRole{}:         {Label: made},
-			&rbacv1.ClusterRoleBinding{}:  {Label: made},
+			// Histograms are read when they are merged.
+			&v1alpha1.LoadTestRun{}:      {Transform: loadtest.Shrink},
+			&coordinationv1.Lease{}:      named(v1alpha1.AgentLeaseName),
+			&rbacv1.RoleBinding{}:        named(cluster.AgentRole),
+			&corev1.ServiceAccount{}:     named(v1alpha1.AgentServiceAccount),
+			&rbacv1.ClusterRole{}:        {Label: made},
+			&rbacv1.ClusterRoleBinding{}: {Label: made},
 			&certificatesv1.CertificateSigningRequest{}: {
 				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 			},

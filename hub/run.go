@@ -33,6 +33,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/managedcluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machine"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
@@ -153,7 +154,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	follow := manager.RunnableFunc(func(ctx context.Context) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
 			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
-			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{})
+			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{}, &v1alpha1.LoadTest{}, &v1alpha1.LoadTestRun{})
 	})
 	if err := hub.Add(follow); err != nil {
 		return fmt.Errorf("adding the tracker of undecodable objects: %w", err)
@@ -202,14 +203,14 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
-	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Clock: now})
+	tests, err := testControllers(hub, live, placements)
 	if err != nil {
 		return err
 	}
-	for _, setup := range []func(ctrl.Manager, controller.Options) error{
+	for _, setup := range append(tests,
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager, fleets.SetupWithManager,
-		disruptions.SetupWithManager, autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
-	} {
+		autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
+	) {
 		err := setup(hub, controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			RateLimiter:             reconciler.Retries(),
@@ -219,6 +220,19 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 		}
 	}
 	return nil
+}
+
+// testControllers are those that let Nodes fail and load clusters.
+func testControllers(hub manager.Manager, live client.Reader, placements *placement.Kinds) ([]func(ctrl.Manager, controller.Options) error, error) {
+	disruptions, err := disruption.New(disruption.Deps{Client: hub.GetClient(), Live: live, Clock: clock.RealClock{}})
+	if err != nil {
+		return nil, err
+	}
+	loads, err := loadtest.New(loadtest.Deps{Client: hub.GetClient(), Live: live, Placements: placements, Clock: clock.RealClock{}})
+	if err != nil {
+		return nil, err
+	}
+	return []func(ctrl.Manager, controller.Options) error{disruptions.SetupWithManager, loads.SetupWithManager}, nil
 }
 
 // addSetback ends the hub when its API server goes back to an older state.

@@ -59,7 +59,9 @@ func carry(t require, clusters [][]time.Duration) loadtest.Measurements {
 	return merged
 }
 
-type require interface{ Fatalf(format string, args ...any) }
+type require interface {
+	Fatalf(format string, args ...any)
+}
 
 // agree wants the quantiles of what was merged to be those of all samples together, to three significant digits.
 func agree(t require, merged loadtest.Measurements, clusters [][]time.Duration) {

@@ -1,7 +1,10 @@
 package loadtest
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -41,4 +44,40 @@ func percentOf(quantile v1alpha1.LoadQuantile) float64 {
 	case v1alpha1.LoadP99:
 	}
 	return 99
+}
+
+// Describe says in words what became of a threshold, such as "PodReady P99 6.1s, not 5s".
+func Describe(result *v1alpha1.LoadThresholdResult) string {
+	name := Key{result.Measurement, result.Verb, result.Resource}.String()
+	limit, measured := "", "not measured"
+	if result.Measurement == v1alpha1.LoadErrors {
+		if result.MaxPercent != nil {
+			limit = fmt.Sprintf("%d%%", *result.MaxPercent)
+		}
+		if result.MeasuredPercent != "" {
+			measured = result.MeasuredPercent + "%"
+		}
+	} else {
+		name += " " + string(cmp.Or(result.Quantile, v1alpha1.LoadP99))
+		if result.Max != nil {
+			limit = result.Max.Duration.String()
+		}
+		if result.Measured != nil {
+			measured = Round(result.Measured.Duration).String()
+		}
+	}
+	if result.Met {
+		return fmt.Sprintf("%s %s, at most %s", name, measured, limit)
+	}
+	return fmt.Sprintf("%s %s, not %s", name, measured, limit)
+}
+
+// Round leaves a time its three most significant digits.
+func Round(d time.Duration) time.Duration {
+	for unit := time.Nanosecond; unit <= time.Hour; unit *= 10 {
+		if d.Abs() < 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Second)
 }

@@ -37,6 +37,8 @@ var content = []struct {
 	{"machines.json", func() client.ObjectList { return &v1alpha1.MachineList{} }, nil},
 	{"nodedisruptions.json", func() client.ObjectList { return &v1alpha1.NodeDisruptionList{} }, nil},
 	{"nodedisruptionruns.json", func() client.ObjectList { return &v1alpha1.NodeDisruptionRunList{} }, nil},
+	{"loadtests.json", func() client.ObjectList { return &v1alpha1.LoadTestList{} }, nil},
+	{"loadtestruns.json", func() client.ObjectList { return &v1alpha1.LoadTestRunList{} }, nil},
 	{"namespaces.json", func() client.ObjectList { return &corev1.NamespaceList{} }, func(object client.Object) bool {
 		return object.GetLabels()[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
 	}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cluster"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/local"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/machinefleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/rollout"
@@ -104,7 +105,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		cluster.NewCommand(hub), cluster.NewFreeze(hub), cluster.NewUnfreeze(hub),
 		machinefleet.NewCommand(hub), rollout.NewUpgrade(hub), rollout.NewCommand(hub),
 		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
-		NewDisrupt(hub), NewSupportBundle(hub),
+		NewDisrupt(hub), loadtest.NewCommand(hub), NewSupportBundle(hub),
 	)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdutil.AsUsage(err) })

@@ -53,7 +53,7 @@ func (h *Hub) CompleteNames(kind Kind, many bool) Completer {
 
 // lists has a list of each kind whose names are offered.
 var lists = map[Kind]client.ObjectList{
-	ClusterKind: &v1alpha1.ClusterList{}, FleetKind: &v1alpha1.MachineFleetList{},
+	ClusterKind: &v1alpha1.ClusterList{}, FleetKind: &v1alpha1.MachineFleetList{}, LoadTestKind: &v1alpha1.LoadTestList{},
 	DeploymentKind: &v1alpha1.MachineDeploymentList{}, SetKind: &v1alpha1.MachineSetList{},
 }
 

@@ -16,6 +16,7 @@ const (
 	FleetKind      Kind = "machinefleet"
 	DeploymentKind Kind = "machinedeployment"
 	SetKind        Kind = "machineset"
+	LoadTestKind   Kind = "loadtest"
 )
 
 // spellings are what kubectl takes for the same kind.
@@ -23,6 +24,7 @@ var spellings = map[Kind][]string{
 	ClusterKind:    {"cluster", "clusters", "hfc", "cluster.hollowfleet.io", "clusters.hollowfleet.io"},
 	FleetKind:      {"machinefleet", "machinefleets", "fleet", "mfleet", "machinefleet.hollowfleet.io", "machinefleets.hollowfleet.io"},
 	DeploymentKind: {"machinedeployment", "machinedeployments", "md", "machinedeployment.hollowfleet.io", "machinedeployments.hollowfleet.io"},
+	LoadTestKind:   {"loadtest", "loadtests", "lt", "loadtest.hollowfleet.io", "loadtests.hollowfleet.io"},
 	SetKind:        {"machineset", "machinesets", "ms", "machineset.hollowfleet.io", "machinesets.hollowfleet.io"},
 }
 

@@ -1,0 +1,218 @@
+package cli_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+func (f *fixture) loadTest() *v1alpha1.LoadTest {
+	f.t.Helper()
+	test := &v1alpha1.LoadTest{}
+	f.Expect(f.client.Get(context.WithoutCancel(f.t.Context()), client.ObjectKey{Name: f.name}, test)).To(Succeed())
+	return test
+}
+
+// hubTests writes the statuses of the load test of the fixture's name, one after the other, as the hub would.
+func (f *fixture) hubTests(statuses ...v1alpha1.LoadTestStatus) {
+	go func() {
+		ctx := f.t.Context()
+		tick := time.NewTicker(glance)
+		defer tick.Stop()
+		for len(statuses) > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			test := &v1alpha1.LoadTest{}
+			if f.client.Get(ctx, client.ObjectKey{Name: f.name}, test) != nil {
+				continue
+			}
+			test.Status = statuses[0]
+			if f.client.Status().Update(ctx, test) == nil {
+				statuses = statuses[1:]
+			}
+		}
+	}()
+}
+
+// passed is the status of a test that has ended well.
+func passed() v1alpha1.LoadTestStatus {
+	second := metav1.Duration{Duration: 1234 * time.Millisecond}
+	return v1alpha1.LoadTestStatus{
+		ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseCompleted, Message: "2 of 2 clusters were loaded in full, all 1 thresholds are met", Clusters: 2, Completed: 2, Verdict: v1alpha1.LoadPassed,
+		Thresholds: []v1alpha1.LoadThresholdResult{{LoadThreshold: v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 5 * time.Second}}, Met: true, Measured: &second, Count: 40}},
+		Results: []v1alpha1.LoadTestResult{{
+			LoadLatency: v1alpha1.LoadLatency{Measurement: v1alpha1.LoadPodReady, Count: 40, P50: second, P90: second, P99: second, Max: second}, WorstCluster: "east", WorstP99: second,
+		}},
+	}
+}
+
+func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
+	f := newFixture(t)
+	file := filepath.Join(t.TempDir(), "d.yaml")
+	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {clusterSelector: {}, faults: [{type: Kill}], timing: {duration: 1m}}\n"), 0o600)).To(Succeed())
+	f.Expect(f.succeeds("loadtest run node-churn --name NAME --no-wait --clusters stage=test --pods 200 --namespaces 2 --qps 20 --duration 1m --disrupt-file "+file,
+		"--threshold", "PodReady.P90<=3s", "--threshold", "APIRequest.POST.pods<=500ms", "--threshold", "Errors<=1%")).To(ContainSubstring("created"))
+	spec := f.loadTest().Spec
+	f.Expect(spec.ClusterSelector.MatchLabels).To(HaveKeyWithValue("stage", "test"))
+	f.Expect(spec.Preset).To(And(HaveField("Name", "node-churn"), HaveField("Pods", BeEquivalentTo(200)), HaveField("Namespaces", BeEquivalentTo(2)), HaveField("QPS", BeEquivalentTo(20)), HaveField("Duration.Duration", time.Minute)))
+	f.Expect(spec.Preset.Thresholds).To(HaveExactElements(
+		And(HaveField("Measurement", v1alpha1.LoadPodReady), HaveField("Quantile", v1alpha1.LoadP90), HaveField("Max.Duration", 3*time.Second)),
+		And(HaveField("Verb", "POST"), HaveField("Resource", "pods"), HaveField("Quantile", v1alpha1.LoadP99)), HaveField("MaxPercent", HaveValue(BeEquivalentTo(1)))))
+	f.Expect(spec.Disruption.Faults).To(ConsistOf(HaveField("Type", disrupt.Kill)))
+	f.Expect(f.succeeds("loadtest list")).To(ContainSubstring(f.name))
+	f.fails(4, "already exists", "loadtest run density --no-wait --name NAME")
+	f.Expect(f.succeeds("loadtest stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
+	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
+	f.Expect(f.succeeds("loadtest stop NAME")).To(ContainSubstring("stopped"))
+	f.Expect(f.loadTest().Spec.Stopped).To(BeTrue())
+	f.hubTests(passed())
+	f.Eventually(func() v1alpha1.LoadTestPhase { return f.loadTest().Status.Phase }).Should(Equal(v1alpha1.LoadTestPhaseCompleted))
+	f.fails(4, "is over", "loadtest stop NAME")
+	f.fails(3, "not found", "loadtest stop no-such-test")
+	f.Expect(f.completes("loadtest stop", "")).To(ContainElement(f.name))
+	f.Expect(f.completes("loadtest run", "")).To(ContainElements("api-mix", "density", "node-churn", "pod-startup"))
+}
+
+func TestALoadTestThatCannotBeMeantIsBadUsage(t *testing.T) {
+	f := newFixture(t)
+	for args, says := range map[string]string{
+		"":                                   "want a preset, one of api-mix, density, node-churn, pod-startup, or -f",
+		"pods":                               `there is no preset "pods"`,
+		"density --pods 1 --pods-per-node 1": "set one of them",
+		"density --clusters a==b==c":         "is no label selector",
+		"density --duration soon":            "invalid",
+		"density --threshold PodReady":       "want WHAT<=MOST",
+		"density --threshold PodsReady<=5s":  `there is no measurement "PodsReady"`,
+		"density --threshold PodReady<=soon": "want a duration such as 5s",
+		"density --threshold Errors<=101%":   "want a percentage",
+		"density -f x.yaml":                  "and so does density",
+		"-f x.yaml --qps 3":                  "and so does --qps",
+	} {
+		f.fails(2, says, "loadtest run "+args)
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	for text, says := range map[string]string{
+		"kind: LoadTest\napiVersion: hollowfleet.io/v1alpha1\nspec: {loads: {}}": "loads",
+		"kind: Pod\napiVersion: v1": "want a LoadTest",
+		"kind: LoadTest\napiVersion: hollowfleet.io/v1alpha1\nspec: {clusterSelector: {}, preset: {name: density}}": "has no name",
+	} {
+		f.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
+		f.fails(2, says, "loadtest run -f "+file)
+	}
+	f.fails(1, "no such file", "loadtest run -f no-such-file")
+}
+
+func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
+	missed, failed, invalid, never := passed(), passed(), passed(), passed()
+	missed.Verdict, missed.Thresholds[0].Met = v1alpha1.LoadMissed, false
+	failed.Verdict, failed.Completed, failed.Failed = v1alpha1.LoadMissed, 1, 1
+	failed.Failures = []v1alpha1.LoadTestFailure{{Cluster: "west", Message: "left out, because it is frozen"}}
+	invalid.Verdict, invalid.Invalid = v1alpha1.LoadInvalid, 1
+	never = v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is chosen"}
+	for name, c := range map[string]struct {
+		status v1alpha1.LoadTestStatus
+		code   int
+		out    string
+		errOut string
+	}{
+		"passed":     {passed(), 0, "met: PodReady P99 1.23s, at most 5s\nPassed: 2 of 2", ""},
+		"missed":     {missed, 5, "not met: PodReady P99 1.23s, not 5s", "the verdict is Failed: PodReady P99"},
+		"in part":    {failed, 1, "Failed: 2 of 2", "west: left out, because it is frozen"},
+		"invalid":    {invalid, 1, "Invalid: ", "the simulator was the bottleneck"},
+		"not at all": {never, 1, "Failed: no accepted", "was not carried out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Message: "2 of 2 runs go on"}, c.status)
+			r := f.hollow("loadtest run density --name NAME")
+			f.Expect(r.code).To(Equal(c.code), r.errOut)
+			f.Expect(r.out).To(ContainSubstring(c.out))
+			f.Expect(r.errOut).To(ContainSubstring(c.errOut))
+			if len(c.status.Results) > 0 {
+				f.Expect(r.out).To(And(MatchRegexp(`PodReady +40 +1.23s +1.23s +1.23s +1.23s +east +1.23s`), ContainSubstring("kubectl hollow loadtest report "+f.name+" -o html")))
+			}
+		})
+	}
+	f := newFixture(t)
+	f.hubTests(passed())
+	r := f.hollow("loadtest run density --name NAME -o json")
+	f.Expect(r.code).To(BeZero())
+	f.Expect(r.out).To(ContainSubstring(`"verdict": "Passed"`))
+	f.Expect(r.out).NotTo(ContainSubstring("created"), "what is told besides goes to standard error")
+}
+
+// loadRun makes a run of the test as the hub does, with a status as an agent writes it.
+func (f *fixture) loadRun(cluster string, status v1alpha1.LoadTestRunStatus) {
+	f.t.Helper()
+	test := f.loadTest()
+	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster, Name: test.Name, Labels: map[string]string{v1alpha1.LoadTestNameLabel: test.Name},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(test, v1alpha1.GroupVersion.WithKind("LoadTest"))},
+	}}
+	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
+	hubtest.Create(f.t, f.client, run)
+	run.Status = status
+	f.Expect(f.client.Status().Update(f.t.Context(), run)).To(Succeed())
+}
+
+func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
+	f := newFixture(t)
+	f.stops(5, "The load test goes on. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
+	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
+	f = newFixture(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		for f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && t.Context().Err() == nil {
+			time.Sleep(glance)
+		}
+		interrupt()
+	}()
+	r := f.hollowOn(ctx, io.Discard, "loadtest run density --name NAME")
+	f.Expect(r.code).To(Equal(130))
+	f.Expect(r.errOut).To(ContainSubstring("The load test goes on"))
+	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
+}
+
+func TestEachClusterHasALineOrABar(t *testing.T) {
+	running := v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Message: "m", Progress: v1alpha1.LoadProgress{Step: "create (1/2)", Steps: 1, StepsTotal: 3, Requests: 12, Failed: 1, PodsCreated: 5, PodsReady: 4}}
+	evil := running
+	evil.Progress.Step = "\x1b[2Jcreate"
+	for _, bars := range []bool{false, true} {
+		f := newFixture(t)
+		go func() {
+			for f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && t.Context().Err() == nil {
+				time.Sleep(glance)
+			}
+			f.loadRun(hubtest.Cluster(t, f.client).Name, running)
+			f.loadRun(hubtest.Cluster(t, f.client).Name, evil)
+			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Clusters: 2, Message: "2 of 2 runs go on"})
+			time.Sleep(time.Second)
+			f.hubTests(passed())
+		}()
+		if !bars {
+			out := f.succeeds("loadtest run density --name NAME")
+			f.Expect(out).To(And(ContainSubstring("Running: 2 of 2 runs go on"), MatchRegexp(`  \S+: Running: create \(1/2\): 12 requests, 1 failed, 4 of 5 pods have been Ready`)))
+			continue
+		}
+		screen := newTerminal(t)
+		r := f.hollowOn(t.Context(), screen.file, "loadtest run density --name NAME")
+		f.Expect(r.code).To(BeZero(), r.errOut)
+		f.Eventually(screen.shows).Should(And(ContainSubstring("create (1/2), 12 requests"), ContainSubstring("running, 12 requests"), ContainSubstring("Running in 2 clusters"), ContainSubstring("Passed: 2 of 2")))
+		f.Expect(strings.Count(screen.shows(), "\x1b[2Jcreate")).To(BeZero())
+	}
+}

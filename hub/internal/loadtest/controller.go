@@ -1,0 +1,151 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;loadtests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtests/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list;watch;create;patch
+
+// page is how many runs with their histograms are read at once: each may have half a megabyte.
+const page = 10
+
+// Deps is what the controller needs. All of it is required.
+type Deps struct {
+	// Client reads from the cache, which has no histograms, and writes. Live reads from the API server.
+	Client     client.Client
+	Live       client.Reader
+	Placements *placement.Kinds
+	Clock      clock.PassiveClock
+}
+
+// Controller carries LoadTests out.
+type Controller struct{ Deps }
+
+// New returns a Controller.
+func New(deps Deps) (*Controller, error) {
+	if deps.Client == nil || deps.Live == nil || deps.Placements == nil || deps.Clock == nil {
+		return nil, errors.New("making the load test controller: a dependency is missing")
+	}
+	return &Controller{Deps: deps}, nil
+}
+
+// Status implements reconciler.Logic.
+func (c *Controller) Status(test *v1alpha1.LoadTest) any { return &test.Status }
+
+// Reconcile implements reconciler.Logic.
+func (c *Controller) Reconcile(ctx context.Context, test *v1alpha1.LoadTest) (reconciler.Next, error) {
+	if test.DeletionTimestamp != nil {
+		return reconciler.Next{}, nil
+	}
+	world, err := c.observe(ctx, test)
+	if world == nil || err != nil {
+		return reconciler.Next{}, err
+	}
+	decision := Decide(world)
+	if decision.Merge {
+		merged, err := c.merge(ctx, test)
+		if err != nil {
+			return reconciler.Next{}, err
+		}
+		decision.End(world, merged)
+	}
+	before := test.Status.Phase
+	test.Status = decision.Status
+	if err := c.act(ctx, test, &decision); err != nil {
+		if before == v1alpha1.LoadTestPhasePreparing && test.Status.Phase == v1alpha1.LoadTestPhaseRunning {
+			// The time is in the runs that have been told, where the next step finds it.
+			test.Status.Phase, test.Status.StartTime = before, nil
+		}
+		return reconciler.Next{}, err
+	}
+	next := reconciler.Next{}
+	if !decision.Next.IsZero() {
+		next = next.NoLaterThan(max(decision.Next.Sub(world.Now), time.Second))
+	}
+	return next, nil
+}
+
+// observe reads what a decision rests on. It returns nil if this process has not read the Placements yet; that it has will be
+// news.
+func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*World, error) {
+	world := &World{Now: c.Clock.Now(), Test: test}
+	// Nothing changes what is listed, so the cache need not copy it.
+	clusters, runs, disruptions := &v1alpha1.ClusterList{}, &v1alpha1.LoadTestRunList{}, &v1alpha1.NodeDisruptionRunList{}
+	if err := errors.Join(
+		c.Client.List(ctx, clusters, client.UnsafeDisableDeepCopy),
+		c.Client.List(ctx, runs, client.MatchingFields{nameField: test.Name}, client.UnsafeDisableDeepCopy),
+		c.Client.List(ctx, disruptions, client.MatchingFields{nameField: test.Name + disruptionSuffix}, client.UnsafeDisableDeepCopy),
+	); err != nil {
+		return nil, fmt.Errorf("listing clusters and runs: %w", err)
+	}
+	for _, cluster := range clusters.Items {
+		if cluster.DecodeError == "" {
+			world.Clusters = append(world.Clusters, cluster)
+		}
+	}
+	world.Runs, world.Disruptions = runs.Items, disruptions.Items
+	ref := test.Spec.PlacementRef
+	if ref == nil || test.Status.Phase != "" && test.Status.Phase != v1alpha1.LoadTestPhasePending {
+		return world, nil
+	}
+	reader, err := c.Placements.Cached()
+	var found *placement.Decisions
+	if err == nil {
+		found, err = placement.Read(ctx, reader, *ref)
+	}
+	switch {
+	case errors.Is(err, placement.ErrStarting):
+		return nil, nil
+	case errors.Is(err, placement.ErrNotInstalled), errors.Is(err, placement.ErrNotFound):
+		world.Unplaced = fmt.Sprintf("spec.placementRef: %v: create Placement %s/%s, or create the load test anew with another one", err, ref.Namespace, ref.Name)
+	case err != nil:
+		return nil, err
+	case !found.Complete():
+		world.Unplaced = fmt.Sprintf("spec.placementRef: the decisions of Placement %s/%s are not complete yet", ref.Namespace, ref.Name)
+	default:
+		world.Placed = map[string]bool{}
+		for cluster := range found.Groups {
+			world.Placed[cluster] = true
+		}
+	}
+	return world, nil
+}
+
+// merge reads the histograms of all runs, a few at a time.
+func (c *Controller) merge(ctx context.Context, test *v1alpha1.LoadTest) (*Merged, error) {
+	merged, token := NewMerged(), ""
+	for {
+		runs := &v1alpha1.LoadTestRunList{}
+		err := c.Live.List(ctx, runs, client.MatchingLabels{v1alpha1.LoadTestNameLabel: test.Name}, client.Limit(page), client.Continue(token))
+		if apierrors.IsResourceExpired(err) && token != "" { // The pages are of one moment, which the API server has forgotten.
+			merged, token = NewMerged(), ""
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the measurements of load test %s: %w", test.Name, err)
+		}
+		for i := range runs.Items {
+			if run := &runs.Items[i]; metav1.IsControlledBy(run, test) && run.DecodeError == "" {
+				merged.Add(run)
+			}
+		}
+		if token = runs.Continue; token == "" {
+			return merged, nil
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+var environment *testenv.Environment
+
+func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+
+// fixture has clusters with a label of their own, and a load test that chooses them.
+type fixture struct {
+	*WithT
+	t        *testing.T
+	direct   client.WithWatch
+	clusters []*v1alpha1.Cluster
+	test     *v1alpha1.LoadTest
+	clock    *clocktesting.FakePassiveClock
+	// refuse are the clusters in which the API server does not write.
+	refuse map[string]bool
+	runner reconcile.Reconciler
+}
+
+func newFixture(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec)) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), refuse: map[string]bool{}}
+	name := hubtest.Name()
+	for range clusters {
+		cluster := hubtest.Cluster(t, f.direct)
+		for kind, status := range map[string]metav1.ConditionStatus{
+			v1alpha1.ClusterAcceptedCondition: metav1.ConditionTrue, v1alpha1.FrozenCondition: metav1.ConditionFalse, v1alpha1.ClusterAgentConnectedCondition: metav1.ConditionTrue,
+		} {
+			hubtest.SetCondition(t, f.direct, cluster, &cluster.Status.Conditions, kind, status, v1alpha1.ReasonReady)
+		}
+		f.Expect(f.direct.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"`+name+`"}}}`)))).To(Succeed())
+		f.Expect(f.direct.Status().Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(`{"status":{"machines":{"total":3,"ready":3,"failed":0}}}`)))).To(Succeed())
+		f.clusters = append(f.clusters, cluster)
+	}
+	f.test = &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	f.test.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"test": name}}
+	f.test.Spec.Preset = &v1alpha1.LoadPreset{Name: PodStartup}
+	if change != nil {
+		change(&f.test.Spec)
+	}
+	hubtest.Create(t, f.direct, f.test)
+	f.clock = clocktesting.NewFakePassiveClock(f.test.CreationTimestamp.Time)
+	intercepted := interceptor.NewClient(f.direct, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if f.refuse[object.GetNamespace()] {
+				return errors.New("refused")
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if f.refuse[object.GetNamespace()] {
+				return errors.New("refused")
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &placement.Kinds{}, Clock: f.clock})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.runner = reconciler.New(intercepted, intercepted, logic)
+	return f
+}
+
+func (f *fixture) reconcile() error {
+	_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.test)})
+	return err
+}
+
+func (f *fixture) status() v1alpha1.LoadTestStatus {
+	f.t.Helper()
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.test), f.test)).To(Succeed())
+	return f.test.Status
+}
+
+func (f *fixture) runs() []v1alpha1.LoadTestRun {
+	f.t.Helper()
+	list := &v1alpha1.LoadTestRunList{}
+	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingLabels{v1alpha1.LoadTestNameLabel: f.test.Name})).To(Succeed())
+	return list.Items
+}
+
+// say writes the status of all runs, as their agents do.
+func (f *fixture) say(change func(*v1alpha1.LoadTestRunStatus)) {
+	f.t.Helper()
+	runs := f.runs()
+	for i := range runs {
+		before := runs[i].DeepCopy()
+		change(&runs[i].Status)
+		f.Expect(f.direct.Status().Patch(f.t.Context(), &runs[i], client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+func TestATestIsCarriedOutAndMerged(t *testing.T) {
+	f := newFixture(t, 2, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = NodeChurn })
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.runs()).To(HaveLen(2))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().StartTime).NotTo(BeNil())
+	f.Expect(f.runs()).To(HaveEach(HaveField("Spec.StartTime.Time", f.test.Status.StartTime.Time)))
+	f.say(phase(v1alpha1.LoadTestRunning))
+	f.Expect(f.reconcile()).To(Succeed())
+	beside := &v1alpha1.NodeDisruptionRunList{}
+	f.Expect(f.direct.List(t.Context(), beside, client.MatchingLabels{v1alpha1.LoadTestNameLabel: f.test.Name})).To(Succeed())
+	f.Expect(beside.Items).To(HaveLen(2))
+	f.say(completed(v1alpha1.LoadPassed, time.Second, 3*time.Second))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Completed", BeEquivalentTo(2)), HaveField("Results", HaveLen(2))))
+	f.Expect(f.test.Status.Results[0]).To(And(HaveField("Count", BeEquivalentTo(4)), HaveField("P99.Duration", BeNumerically("~", 3*time.Second, 5*time.Millisecond))))
+	f.Expect(f.test.Status.Verdict).To(Equal(v1alpha1.LoadMissed), "no Node has become Ready")
+	version := f.test.ResourceVersion
+	f.Expect(f.reconcile()).To(Succeed())
+	f.status()
+	f.Expect(f.test.ResourceVersion).To(Equal(version), "what changes nothing writes nothing")
+	f.Expect(f.direct.List(t.Context(), beside, client.MatchingLabels{v1alpha1.LoadTestNameLabel: f.test.Name})).To(Succeed())
+	f.Expect(beside.Items).To(HaveEach(HaveField("Spec.Paused", true)))
+}
+
+func TestAClusterWhoseRunIsRefusedStopsNoOtherAndIsLeftOutInTheEnd(t *testing.T) {
+	f := newFixture(t, 3, nil)
+	f.refuse[f.clusters[1].Name] = true
+	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
+	f.Expect(f.runs()).To(HaveLen(2))
+	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Failures", ConsistOf(HaveField("Message", ContainSubstring("refused"))))))
+	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseRunning), HaveField("Clusters", BeEquivalentTo(3)), HaveField("Failed", BeEquivalentTo(1)),
+		HaveField("Failures", ConsistOf(And(HaveField("Cluster", f.clusters[1].Name), HaveField("Message", ContainSubstring("refused")))))))
+}
+
+// Without the lock on the run, or the time that is found in it, two runs would begin at different times.
+func TestAHubThatIsInterruptedGivesAllRunsOneTime(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.say(phase(v1alpha1.LoadTestPrepared))
+	f.refuse[f.clusters[1].Name] = true
+	f.Expect(f.reconcile()).To(MatchError(ContainSubstring("refused")))
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePreparing), HaveField("StartTime", BeNil())))
+	delete(f.refuse, f.clusters[1].Name)
+	f.clock.SetTime(f.clock.Now().Add(3 * time.Second))
+	f.Expect(f.reconcile()).To(Succeed())
+	runs := f.runs()
+	f.Expect(runs[0].Spec.StartTime).NotTo(BeNil())
+	f.Expect(runs[1].Spec.StartTime).To(Equal(runs[0].Spec.StartTime))
+	f.Expect(f.status().StartTime).To(Equal(runs[0].Spec.StartTime))
+}
+
+func TestAnothersRunIsLeftAloneAndADeletedTestLeavesNone(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	own := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.test.Name}}
+	load, _, err := Expand(f.test.Spec.Preset, 1)
+	f.Expect(err).NotTo(HaveOccurred())
+	own.Spec.Load = load
+	hubtest.Create(t, f.direct, own)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status()).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseFailed), HaveField("Failures", ConsistOf(HaveField("Message", ContainSubstring("another LoadTestRun"))))))
+	f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(own), own)).To(Succeed())
+	f.Expect(own.Spec.Stopped).To(BeFalse())
+	f.Expect(f.direct.Delete(t.Context(), f.test)).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(apierrors.IsNotFound(f.direct.Get(t.Context(), client.ObjectKeyFromObject(f.test), f.test))).To(BeTrue())
+}
+
+func TestAPlacementThatIsNotReadYetIsWaitedFor(t *testing.T) {
+	f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+		spec.ClusterSelector, spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
+	})
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.status().PrepareTime).To(BeNil())
+	f.Expect(f.runs()).To(BeEmpty())
+}
+
+func TestTheCacheKeepsNoHistograms(t *testing.T) {
+	run := &v1alpha1.LoadTestRun{}
+	run.Spec.Templates, run.Spec.Timeout.Duration = []v1alpha1.LoadTemplate{{Name: "a"}}, time.Minute
+	completed(v1alpha1.LoadPassed, time.Second)(&run.Status)
+	kept, err := Shrink(run)
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept).To(And(HaveField("Status.Histograms", BeNil()), HaveField("Spec.Templates", BeNil()), HaveField("Spec.Timeout.Duration", time.Minute), HaveField("Status.Verdict", v1alpha1.LoadPassed)))
+	before := &v1alpha1.LoadTestRun{}
+	after := before.DeepCopy()
+	after.Status.Progress.Requests = 7
+	g.Expect(onlyProgress(before, after)).To(BeTrue())
+	after.Status.Phase = v1alpha1.LoadTestRunning
+	g.Expect(onlyProgress(before, after)).To(BeFalse())
+}

@@ -1,0 +1,196 @@
+// Package loadtest makes the LoadTestRuns of LoadTests, one in each cluster that is chosen, lets them begin together, and merges
+// what the clusters' agents have measured.
+package loadtest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
+)
+
+const (
+	// startLead is how long before their beginning runs are told of it, so that all agents know it in time.
+	startLead = 5 * time.Second
+	// lateStart is how late a run may still be told. After that it would not be together with the others.
+	lateStart = 10 * time.Second
+	// lostAfter is how long an agent may be away, and a run late, before the hub does not wait for it any more.
+	lostAfter = 2 * time.Minute
+	// cleanupTimeout is how long the hub waits for runs to remove what they made.
+	cleanupTimeout = 10 * time.Minute
+	// mostFailures and mostMessage bound the status.
+	mostFailures, mostMessage = 20, 512
+	// disruptionSuffix is the end of the name of the NodeDisruptionRun beside a run. A NodeDisruption of the test's name may be there.
+	disruptionSuffix = "-load-test"
+)
+
+// World is what a decision rests on. Nothing in it is changed.
+type World struct {
+	Now  time.Time
+	Test *v1alpha1.LoadTest
+	// Clusters are all clusters of the hub that can be decoded.
+	Clusters []v1alpha1.Cluster
+	// Placed are the clusters that the Placement has chosen. Unplaced says why that is not known; empty if it is, or without one.
+	Placed   map[string]bool
+	Unplaced string
+	// Runs are all runs of the test's name, also those of others and such as cannot be decoded. Histograms, series and errors may
+	// be left out. Disruptions are all NodeDisruptionRuns of the name of those beside them.
+	Runs        []v1alpha1.LoadTestRun
+	Disruptions []v1alpha1.NodeDisruptionRun
+}
+
+// Decision is what follows.
+type Decision struct {
+	// Create are the runs that are missing. Start are those that get the time of status.startTime, and Stop those that are ended.
+	Create      []v1alpha1.LoadTestRun
+	Start, Stop []*v1alpha1.LoadTestRun
+	// Disrupt are the NodeDisruptionRuns that are missing, and Restore those that are paused, which restores their Nodes.
+	Disrupt []v1alpha1.NodeDisruptionRun
+	Restore []*v1alpha1.NodeDisruptionRun
+	// Merge: all runs have ended. What they measured is to be merged, for End.
+	Merge bool
+	// Status is what is known, before anything of this is done.
+	Status v1alpha1.LoadTestStatus
+	// Next is when something is due without any event; zero for never.
+	Next time.Time
+	// late: runs that are not prepared are not waited for any more.
+	late bool
+}
+
+// Decide says what has to be done for a test. Its phase, which is stored, says how far it is: Pending until there is a run in each
+// cluster that is chosen, Preparing until the time of the beginning is set, Running until nothing is measured any more.
+func Decide(world *World) Decision {
+	w := newView(world)
+	d := Decision{Status: *w.Test.Status.DeepCopy()}
+	d.Status.ObservedGeneration = w.Test.Generation
+	switch runs := w.own(); d.Status.Phase {
+	case v1alpha1.LoadTestPhasePreparing:
+		d.prepare(w, runs)
+	case v1alpha1.LoadTestPhaseRunning:
+		d.run(w, runs)
+	case v1alpha1.LoadTestPhaseCleaningUp:
+		d.finish(w, runs)
+	case v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadTestPhaseFailed:
+		d.stop(runs)
+	case v1alpha1.LoadTestPhasePending, "":
+		d.begin(w, runs)
+	}
+	d.conclude(w)
+	return d
+}
+
+func (d *Decision) conclude(w *view) {
+	d.Status.Message = conditions.Shorten(d.Status.Message, conditions.MaxMessage)
+	conditions.ConcludeLoadTest(&d.Status.Conditions, string(d.Status.Phase), d.Status.Message, w.Test.Generation, w.Now)
+}
+
+// set is the phase of the test, and what there is to say about it.
+func (d *Decision) set(phase v1alpha1.LoadTestPhase, format string, args ...any) {
+	d.Status.Phase, d.Status.Message = phase, fmt.Sprintf(format, args...)
+}
+
+// no later than at, something is due.
+func (d *Decision) noLaterThan(at time.Time) {
+	if d.Next.IsZero() || at.Before(d.Next) {
+		d.Next = at
+	}
+}
+
+// begin adds the runs that are missing, and names the clusters that are left out. The test goes on when all runs are there, or
+// prepareTimeout is over.
+func (d *Decision) begin(w *view, runs []*v1alpha1.LoadTestRun) {
+	chosen, problem := w.chosen()
+	switch {
+	case w.Test.Spec.Stopped:
+		d.stop(runs)
+		d.set(v1alpha1.LoadTestPhaseFailed, "it was stopped before it had begun")
+		return
+	case problem != "":
+		d.stop(runs)
+		d.set(v1alpha1.LoadTestPhaseFailed, "%s: create the load test anew", problem)
+		return
+	case w.Unplaced != "":
+		d.set(v1alpha1.LoadTestPhasePending, "%s", w.Unplaced)
+		return
+	case len(chosen) == 0:
+		d.stop(runs)
+		d.set(v1alpha1.LoadTestPhaseFailed, "no accepted Cluster is chosen: correct spec.clusterSelector, the Placement or the labels of the Clusters, and create the load test anew")
+		return
+	}
+	if d.Status.PrepareTime == nil {
+		d.Status.PrepareTime = new(metav1.NewTime(w.Now))
+	}
+	deadline := d.Status.PrepareTime.Add(w.Test.Spec.PrepareTimeout.Duration)
+	waiting := d.add(w, chosen, !w.Now.Before(deadline))
+	d.Status.Clusters = int32(len(chosen))
+	d.Status.Failed = int32(len(chosen) - len(runs) - len(d.Create) - waiting)
+	switch missing := len(d.Create) + waiting; {
+	case missing > 0:
+		d.noLaterThan(deadline)
+		d.set(v1alpha1.LoadTestPhasePending, "runs are made in %d clusters", missing)
+	case len(runs) == 0:
+		d.set(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", len(chosen))
+	default:
+		d.Status.Phase = v1alpha1.LoadTestPhasePreparing
+		d.prepare(w, runs)
+	}
+}
+
+// add adds the runs that are missing, and returns how many cannot be made yet. After the deadline none is made any more.
+func (d *Decision) add(w *view, chosen []*v1alpha1.Cluster, late bool) (waiting int) {
+	earlier := d.Status.Failures
+	d.Status.Failures = nil
+	for _, cluster := range chosen {
+		switch taken := w.taken(cluster.Name); {
+		case taken == ours:
+		case w.unfit(cluster) != "":
+			d.fail(cluster.Name, w.unfit(cluster))
+		case taken == others:
+			d.fail(cluster.Name, fmt.Sprintf("left out, because another LoadTestRun has the name %s: delete one of the two", w.Test.Name))
+		case late && taken == leftover:
+			d.fail(cluster.Name, "left out, because the run of a load test of the same name that was deleted is still there: its agent has not cleaned up")
+		case late:
+			d.fail(cluster.Name, messageOf(earlier, cluster.Name, "left out, because its run could not be made in time"))
+		case taken == leftover:
+			waiting++
+		default:
+			run, err := w.run(cluster)
+			if err != nil {
+				d.fail(cluster.Name, "left out: "+err.Error())
+				continue
+			}
+			d.Create = append(d.Create, run)
+		}
+	}
+	return waiting
+}
+
+// fail names a cluster that cannot be loaded in full.
+func (d *Decision) fail(cluster, why string) {
+	if len(d.Status.Failures) < mostFailures {
+		d.Status.Failures = append(d.Status.Failures, v1alpha1.LoadTestFailure{Cluster: cluster, Message: conditions.Shorten(why, mostMessage)})
+	}
+}
+
+// messageOf is what is known of a cluster's failure already.
+func messageOf(failures []v1alpha1.LoadTestFailure, cluster, otherwise string) string {
+	for _, failure := range failures {
+		if failure.Cluster == cluster {
+			return failure.Message
+		}
+	}
+	return otherwise
+}
+
+// stop ends runs that are not over and have not been told. One that only cleans up goes on with that.
+func (d *Decision) stop(runs []*v1alpha1.LoadTestRun) {
+	for _, run := range runs {
+		if !measured(run) && !run.Spec.Stopped && !slices.Contains(d.Stop, run) {
+			d.Stop = append(d.Stop, run)
+		}
+	}
+}

@@ -1,0 +1,486 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+var (
+	begin    = time.Date(2026, 11, 26, 10, 0, 30, 0, time.UTC)
+	podReady = loadtest.Key{Measurement: v1alpha1.LoadPodReady}
+)
+
+// world has a load test of the preset pod-startup and so many clusters, c00 and following, which are well and have ten Nodes.
+func world(clusters int) *World {
+	w := &World{Now: begin, Test: &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: "rush", UID: "u", CreationTimestamp: metav1.NewTime(begin)}}}
+	w.Test.Spec.ClusterSelector, w.Test.Spec.Preset = &metav1.LabelSelector{}, &v1alpha1.LoadPreset{Name: PodStartup}
+	w.Test.Spec.PrepareTimeout.Duration = time.Minute
+	w.Test.Status.Phase = v1alpha1.LoadTestPhasePending
+	for i := range clusters {
+		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%02d", i), Labels: map[string]string{"i": fmt.Sprint(i)}}}
+		cluster.Spec.Acceptance = v1alpha1.AcceptanceAccepted
+		cluster.Status.Machines = &v1alpha1.MachineCounts{Total: 10, Ready: 10}
+		cluster.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ClusterAcceptedCondition, Status: metav1.ConditionTrue}, {Type: v1alpha1.FrozenCondition, Status: metav1.ConditionFalse},
+			{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionTrue},
+		}
+		w.Clusters = append(w.Clusters, cluster)
+	}
+	return w
+}
+
+// step decides, and lets the world be as decided.
+func (w *World) step() Decision {
+	d := Decide(w)
+	if d.Merge {
+		merged := NewMerged()
+		for i := range w.Runs {
+			merged.Add(&w.Runs[i])
+		}
+		d.End(w, merged)
+	}
+	w.Test.Status = d.Status
+	for _, run := range d.Start {
+		run.Spec.StartTime = d.Status.StartTime.DeepCopy()
+	}
+	for _, run := range d.Stop {
+		run.Spec.Stopped = true
+	}
+	for _, run := range d.Restore {
+		run.Spec.Paused = true
+	}
+	for _, run := range d.Create {
+		run.UID, run.Status.Phase = types.UID(run.Namespace), v1alpha1.LoadTestPending
+		w.Runs = append(w.Runs, run)
+	}
+	w.Disruptions = append(w.Disruptions, d.Disrupt...)
+	return d
+}
+
+// say lets the agents of all runs that are not over report.
+func (w *World) say(change func(*v1alpha1.LoadTestRunStatus)) {
+	for i := range w.Runs {
+		if !over(&w.Runs[i]) {
+			change(&w.Runs[i].Status)
+		}
+	}
+}
+
+func phase(phase v1alpha1.LoadTestRunPhase) func(*v1alpha1.LoadTestRunStatus) {
+	return func(status *v1alpha1.LoadTestRunStatus) { status.Phase = phase }
+}
+
+// completed is what an agent reports at last.
+func completed(verdict v1alpha1.LoadVerdict, ready ...time.Duration) func(*v1alpha1.LoadTestRunStatus) {
+	return func(status *v1alpha1.LoadTestRunStatus) {
+		measured := loadtest.Measurements{}
+		for _, one := range ready {
+			measured.Record(podReady, one, 1)
+			measured.Record(loadtest.Key{Measurement: v1alpha1.LoadAPIRequest, Verb: "POST", Resource: "pods"}, one/10, 1)
+		}
+		status.Histograms, _, _ = measured.Encode()
+		status.Phase, status.Verdict, status.EndTime = v1alpha1.LoadTestCompleted, verdict, &metav1.Time{Time: begin.Add(30 * time.Second)}
+		status.Progress = v1alpha1.LoadProgress{Steps: 2, StepsTotal: 2, Requests: int64(len(ready)), PodsCreated: int64(len(ready)), PodsReady: int64(len(ready))}
+	}
+}
+
+func (w *World) names() (names []string) {
+	for _, run := range w.Runs {
+		names = append(names, run.Namespace+"/"+run.Name)
+	}
+	return names
+}
+
+// begun is a world whose runs have just begun.
+func begun(clusters int, change func(*v1alpha1.LoadTestSpec)) *World {
+	w := world(clusters)
+	if change != nil {
+		change(&w.Test.Spec)
+	}
+	w.step()
+	w.step()
+	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.step()
+	w.say(phase(v1alpha1.LoadTestRunning))
+	w.step()
+	return w
+}
+
+func TestRunsBeginTogetherWhenAllArePrepared(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.Test.Spec.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "i", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"1"}}}
+	w.step()
+	g.Expect(w.names()).To(ConsistOf("c00/rush", "c02/rush"))
+	g.Expect(w.Runs[0]).To(And(HaveField("Spec.WithStartTime", true), HaveField("Labels", HaveKeyWithValue(v1alpha1.LoadTestNameLabel, "rush")),
+		HaveField("OwnerReferences", ConsistOf(And(HaveField("Kind", "LoadTest"), HaveField("UID", BeEquivalentTo("u")))))))
+	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhasePending), "runs that were made are seen first")
+	w.step()
+	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhasePreparing))
+	w.Clusters = append(w.Clusters, world(4).Clusters[3])
+	w.Runs[0].Status.Phase = v1alpha1.LoadTestPrepared
+	d := w.step()
+	g.Expect(d.Start).To(BeEmpty())
+	g.Expect(d.Next).To(Equal(begin.Add(time.Minute)))
+	g.Expect(w.Test.Status).To(And(HaveField("Prepared", BeEquivalentTo(1)), HaveField("Message", "1 of 2 runs are prepared")))
+	w.Now = begin.Add(20*time.Second + 300*time.Millisecond)
+	w.say(phase(v1alpha1.LoadTestPrepared))
+	g.Expect(w.step().Start).To(HaveLen(2), "a cluster that comes later is not loaded")
+	at := metav1.NewTime(begin.Add(25 * time.Second))
+	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.StartTime", &at)))
+	g.Expect(w.Test.Status).To(And(HaveField("StartTime", &at), HaveField("Phase", v1alpha1.LoadTestPhaseRunning)))
+	w.say(phase(v1alpha1.LoadTestRunning))
+	w.say(func(status *v1alpha1.LoadTestRunStatus) {
+		status.Progress = v1alpha1.LoadProgress{Step: "create", Steps: 1, StepsTotal: 2, Requests: 10, Failed: 1}
+	})
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Verdict", BeEmpty()), HaveField("Results", BeEmpty()),
+		HaveField("Progress", v1alpha1.LoadProgress{Step: "create", Steps: 2, StepsTotal: 4, Requests: 20, Failed: 2})))
+	w.say(completed(v1alpha1.LoadPassed, time.Second, 2*time.Second))
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Verdict", v1alpha1.LoadPassed), HaveField("Completed", BeEquivalentTo(2)),
+		HaveField("EndTime.Time", begin.Add(30*time.Second)), HaveField("Message", "2 of 2 clusters were loaded in full, all 3 thresholds are met")))
+	g.Expect(w.Test.Status.Conditions).To(ConsistOf(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
+	before := w.Test.Status
+	w.Now = w.Now.Add(24 * time.Hour)
+	w.step()
+	g.Expect(w.Test.Status).To(Equal(before))
+}
+
+func TestClustersInWhichNothingMayBeginAreNamed(t *testing.T) {
+	g := NewWithT(t)
+	w := world(6)
+	w.Clusters[0].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a test"}
+	w.Clusters[1].Status.Conditions[2] = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, Message: "its Lease is old"}
+	w.Clusters[2].Status.Machines = nil
+	w.Clusters[3].Spec.Acceptance = v1alpha1.AcceptancePending
+	w.Runs = []v1alpha1.LoadTestRun{{ObjectMeta: metav1.ObjectMeta{Namespace: "c04", Name: "rush"}}}
+	w.step()
+	w.step()
+	g.Expect(w.names()).To(ConsistOf("c04/rush", "c05/rush"))
+	g.Expect(w.Test.Status.Failures).To(HaveExactElements(
+		HaveField("Message", ContainSubstring("it is frozen")), HaveField("Message", "left out, because its agent is not connected: its Lease is old"),
+		HaveField("Message", ContainSubstring("run on hollow Nodes only, and none is Ready")),
+		HaveField("Message", ContainSubstring("another LoadTestRun has the name rush: delete one of the two"))))
+	g.Expect(w.Test.Status).To(And(HaveField("Clusters", BeEquivalentTo(5)), HaveField("Failed", BeEquivalentTo(4))), "one that is not accepted does not count")
+	w.Runs[1].Status.Phase = v1alpha1.LoadTestPrepared
+	w.step()
+	completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[1].Status)
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Verdict", v1alpha1.LoadMissed), HaveField("Partial", true),
+		HaveField("Completed", BeEquivalentTo(1)), HaveField("Failed", BeEquivalentTo(4)), HaveField("Failures", HaveLen(4))))
+	g.Expect(w.Runs[0].Spec.Stopped).To(BeFalse(), "another's run is left alone")
+}
+
+func TestWhatCannotBeBegunSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*World)
+		says   string
+	}{
+		"an unknown preset":   {func(w *World) { w.Test.Spec.Preset.Name = "pods" }, `there is no preset "pods": want one of api-mix, density, node-churn, pod-startup`},
+		"two numbers of pods": {func(w *World) { w.Test.Spec.Preset.Pods, w.Test.Spec.Preset.PodsPerNode = 1, 1 }, "set one of them"},
+		"no cluster":          {func(w *World) { w.Clusters = nil }, "no accepted Cluster is chosen"},
+		"a selector that is none": {func(w *World) {
+			w.Test.Spec.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "i", Operator: "Is"}}
+		}, "spec.clusterSelector"},
+		"all are frozen":               {func(w *World) { w.Clusters[0].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "x"} }, "could not be begun in any of 1 clusters"},
+		"it is stopped":                {func(w *World) { w.Test.Spec.Stopped = true }, "stopped before it had begun"},
+		"too many pods in a namespace": {func(w *World) { w.Test.Spec.Preset.Pods = 20_000 }, "could not be begun in any"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(1)
+			c.change(w)
+			w.step()
+			NewWithT(t).Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseFailed), HaveField("Message", ContainSubstring(c.says))))
+			NewWithT(t).Expect(w.Test.Status.Conditions).To(ContainElement(And(HaveField("Type", "Stalled"), HaveField("Status", metav1.ConditionTrue))))
+			NewWithT(t).Expect(w.Runs).To(BeEmpty())
+		})
+	}
+}
+
+func TestAPlacementChooses(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.Test.Spec.ClusterSelector, w.Test.Spec.PlacementRef = nil, &v1alpha1.PlacementReference{Namespace: "n", Name: "p"}
+	w.Unplaced = "there is none"
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhasePending), HaveField("Message", "there is none"), HaveField("PrepareTime", BeNil())))
+	w.Unplaced, w.Placed = "", map[string]bool{"c01": true, "gone": true}
+	w.step()
+	g.Expect(w.names()).To(ConsistOf("c01/rush"))
+}
+
+func TestTheTestBeginsWithoutThoseThatAreNotPreparedInTime(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.step()
+	w.step()
+	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.Runs[1].Status.Phase, w.Runs[1].Status.Message = v1alpha1.LoadTestPending, "another run is going on"
+	w.Clusters[2].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a test"}
+	w.Now = begin.Add(59 * time.Second)
+	g.Expect(w.step().Start).To(BeEmpty())
+	w.Now = begin.Add(time.Minute)
+	w.step()
+	g.Expect(w.Runs[0].Spec.StartTime).NotTo(BeNil())
+	g.Expect(w.Runs[1:]).To(HaveEach(And(HaveField("Spec.StartTime", BeNil()), HaveField("Spec.Stopped", true))))
+	g.Expect(w.Test.Status.Failures).To(HaveExactElements(
+		HaveField("Message", "it was not prepared when the test began: another run is going on"), HaveField("Message", ContainSubstring("frozen"))))
+	completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[0].Status)
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Failed", BeEquivalentTo(2)), HaveField("Verdict", v1alpha1.LoadMissed)), "those that were stopped are not waited for")
+
+	w = world(2)
+	w.step()
+	w.step()
+	w.Now = begin.Add(time.Minute)
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseFailed), HaveField("Failed", BeEquivalentTo(2)), HaveField("Failures", HaveLen(2))))
+	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.Stopped", true)))
+}
+
+// A hub that was interrupted between two runs gives the second the time of the first, or leaves it out if that is long past.
+func TestAnInterruptedBeginningIsFinished(t *testing.T) {
+	for late, starts := range map[time.Duration]bool{2 * time.Second: true, 2 * time.Minute: false} {
+		g := NewWithT(t)
+		w := world(2)
+		w.step()
+		w.step()
+		w.say(phase(v1alpha1.LoadTestPrepared))
+		first := metav1.NewTime(begin.Add(5 * time.Second))
+		w.Runs[0].Spec.StartTime = &first
+		w.Now = first.Add(late)
+		w.step()
+		g.Expect(w.Test.Status.StartTime.Time).To(Equal(first.Time))
+		if starts {
+			g.Expect(w.Runs[1].Spec.StartTime.Time).To(Equal(first.Time))
+		} else {
+			g.Expect(w.Runs[1].Spec).To(And(HaveField("StartTime", BeNil()), HaveField("Stopped", true)))
+		}
+	}
+}
+
+func TestARunWhoseAgentIsLostIsNotWaitedForAndCountsInPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose  func(*World)
+		after time.Duration
+		says  string
+	}{
+		"the agent is away": {func(w *World) {
+			w.Clusters[1].Status.Conditions[2] = metav1.Condition{Type: v1alpha1.ClusterAgentConnectedCondition, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(begin)}
+		}, lostAfter, "its agent was lost at 2026-11-26T10:00:30Z"},
+		"the run does not end":  {func(*World) {}, 0, "it was not over 2m0s after its timeout"},
+		"the Cluster is gone":   {func(w *World) { w.Clusters = w.Clusters[:1] }, time.Second, "its Cluster is gone"},
+		"the run is unreadable": {func(w *World) { w.Runs[1].DecodeError = "a week is no duration" }, time.Second, "a week is no duration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := begun(2, nil)
+			completed("", 7*time.Second)(&w.Runs[1].Status)
+			w.Runs[1].Status.Phase, w.Runs[1].Status.EndTime = v1alpha1.LoadTestRunning, nil
+			completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[0].Status)
+			c.lose(w)
+			due := begin.Add(c.after)
+			if c.after == 0 {
+				due = w.Test.Status.StartTime.Add(w.Runs[1].Spec.Timeout.Duration + lostAfter)
+			}
+			if c.after != time.Second {
+				w.Now = due.Add(-time.Second)
+				g.Expect(w.step().Next).To(BeTemporally("<=", due))
+				g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning))
+			}
+			w.Now = due
+			w.step()
+			s := &w.Test.Status
+			g.Expect(s.Failures).To(ConsistOf(And(HaveField("Cluster", "c01"), HaveField("Message", ContainSubstring(c.says)))))
+			g.Expect(s).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Partial", true), HaveField("Verdict", v1alpha1.LoadMissed),
+				HaveField("Completed", BeEquivalentTo(1)), HaveField("Failed", BeEquivalentTo(1)), HaveField("EndTime.Time", due)))
+			g.Expect(s.Results[0]).To(And(HaveField("Count", BeEquivalentTo(2)), HaveField("WorstCluster", "c01")), "what it had reported counts")
+			if w.Runs[1].DecodeError == "" {
+				g.Expect(w.Runs[1].Spec.Stopped).To(BeTrue(), "so that it ends when its agent is back")
+			}
+		})
+	}
+}
+
+func TestTheVerdictAndTheWorstCluster(t *testing.T) {
+	fast, slow := []time.Duration{time.Second, time.Second}, []time.Duration{time.Second, 7 * time.Second}
+	for name, c := range map[string]struct {
+		verdicts []v1alpha1.LoadVerdict
+		ready    [][]time.Duration
+		failure  string
+		without  bool
+		want     v1alpha1.LoadVerdict
+		says     string
+	}{
+		"passed":               {[]v1alpha1.LoadVerdict{"Passed", "Passed"}, [][]time.Duration{fast, fast}, "", false, "Passed", "all 3 thresholds are met"},
+		"missed by all":        {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, slow}, "", false, "Failed", "PodReady P99 7s, not 5s"},
+		"one is invalid":       {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, fast}, "", false, "Invalid", "the simulator was the bottleneck"},
+		"missed and invalid":   {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, slow}, "", false, "Failed", "1 of 3 thresholds"},
+		"one has failed":       {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, fast}, "the quota is used up", false, "Failed", "1 of 2 clusters were loaded in full"},
+		"without thresholds":   {[]v1alpha1.LoadVerdict{"", ""}, [][]time.Duration{fast, slow}, "", true, "", "2 of 2 clusters were loaded in full"},
+		"nothing was measured": {[]v1alpha1.LoadVerdict{"Failed", "Failed"}, [][]time.Duration{nil, nil}, "", false, "Failed", "PodReady P99 not measured, not 5s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := begun(2, func(spec *v1alpha1.LoadTestSpec) {
+				if c.without {
+					load, _, err := Expand(spec.Preset, 1)
+					g.Expect(err).NotTo(HaveOccurred())
+					load.Thresholds = nil
+					spec.Preset, spec.Load = nil, &load
+				}
+			})
+			for i := range w.Runs {
+				completed(c.verdicts[i], c.ready[i]...)(&w.Runs[i].Status)
+			}
+			if c.failure != "" {
+				w.Runs[1].Status.Phase, w.Runs[1].Status.Failure = v1alpha1.LoadTestFailed, c.failure
+			}
+			w.step()
+			g.Expect(w.Test.Status.Verdict).To(Equal(c.want))
+			g.Expect(w.Test.Status.Message).To(ContainSubstring(c.says))
+			if c.ready[1] != nil && c.ready[1][1] == 7*time.Second {
+				g.Expect(w.Test.Status.Results[0]).To(And(HaveField("WorstCluster", "c01"), HaveField("WorstP99.Duration", BeNumerically("~", 7*time.Second, 10*time.Millisecond)), HaveField("Count", BeEquivalentTo(4))))
+			}
+		})
+	}
+}
+
+func TestMeasurementsThatCannotBeReadAreAFailure(t *testing.T) {
+	g := NewWithT(t)
+	w := begun(2, nil)
+	w.say(completed(v1alpha1.LoadPassed, time.Second))
+	w.Runs[0].Status.Histograms[0].Data = []byte("nonsense")
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Verdict", v1alpha1.LoadMissed), HaveField("Failed", BeEquivalentTo(1)), HaveField("Completed", BeEquivalentTo(1)), HaveField("Partial", true),
+		HaveField("Failures", ConsistOf(And(HaveField("Cluster", "c00"), HaveField("Message", ContainSubstring("what it measured cannot be read")))))))
+}
+
+func TestNodesFailBesideTheLoad(t *testing.T) {
+	outage := &v1alpha1.Disruption{Faults: []disrupt.Fault{{Type: disrupt.NotReady}}, Timing: v1alpha1.DisruptionTiming{Duration: metav1.Duration{Duration: time.Hour}}}
+	disrupted := func(spec *v1alpha1.LoadTestSpec) { spec.Disruption = outage }
+	g := NewWithT(t)
+	w := begun(2, disrupted)
+	g.Expect(w.Disruptions).To(HaveLen(2))
+	g.Expect(w.Disruptions[0]).To(And(HaveField("Name", "rush-load-test"), HaveField("Namespace", "c00"), HaveField("Spec.Disruption", *outage),
+		HaveField("Labels", HaveKeyWithValue(v1alpha1.LoadTestNameLabel, "rush")), HaveField("OwnerReferences", HaveLen(1))))
+	w.Disruptions[0].Status.Phase, w.Disruptions[0].Status.Message = v1alpha1.NodeDisruptionFailed, "no Node is hit"
+	w.Now = w.Now.Add(time.Minute)
+	w.step()
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", "Nodes did not fail as they should: no Node is hit")))
+	w.say(completed(v1alpha1.LoadPassed, time.Second))
+	w.step()
+	g.Expect(w.Disruptions[0].Spec.Paused).To(BeFalse(), "that is over already")
+	g.Expect(w.Disruptions[1].Spec.Paused).To(BeTrue(), "the Nodes are well again when the load is over")
+
+	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = NodeChurn })
+	g.Expect(w.Disruptions[0].Spec.Faults).To(ConsistOf(HaveField("Type", disrupt.Reboot)))
+	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name, spec.Disruption = NodeChurn, outage })
+	g.Expect(w.Disruptions[0].Spec.Faults).To(ConsistOf(HaveField("Type", disrupt.NotReady)), "the user's comes before that of the preset")
+
+	w = world(1)
+	disrupted(&w.Test.Spec)
+	w.Disruptions = []v1alpha1.NodeDisruptionRun{{ObjectMeta: metav1.ObjectMeta{Namespace: "c00", Name: "rush-load-test"}}}
+	w.step()
+	w.step()
+	w.say(phase(v1alpha1.LoadTestPrepared))
+	w.step()
+	w.step()
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("another NodeDisruptionRun has the name rush-load-test"))))
+	g.Expect(w.Disruptions).To(HaveLen(1))
+
+	w = begun(1, disrupted)
+	w.Disruptions = nil
+	w.Now = w.Test.Status.StartTime.Add(lateStart + time.Second)
+	g.Expect(w.step().Disrupt).To(BeEmpty(), "later it would hit another part of the load")
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("NodeDisruptionRun rush-load-test is missing"))))
+}
+
+func TestStoppingEndsTheRunsAndKeepsWhatWasMeasured(t *testing.T) {
+	g := NewWithT(t)
+	w := begun(2, func(spec *v1alpha1.LoadTestSpec) {
+		spec.Disruption = &v1alpha1.Disruption{Faults: []disrupt.Fault{{Type: disrupt.NotReady}}}
+	})
+	w.Test.Spec.Stopped = true
+	w.step()
+	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.Stopped", true)))
+	g.Expect(w.Disruptions).To(HaveEach(HaveField("Spec.Paused", true)))
+	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning), "until they have ended")
+	w.say(completed(v1alpha1.LoadMissed, time.Second))
+	for i := range w.Runs {
+		w.Runs[i].Status.Failure = "it was stopped"
+	}
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Verdict", v1alpha1.LoadMissed), HaveField("Results", Not(BeEmpty()))))
+}
+
+func TestCleaningUpIsWaitedForButNotForEver(t *testing.T) {
+	g := NewWithT(t)
+	w := begun(2, nil)
+	w.say(completed(v1alpha1.LoadPassed, time.Second))
+	w.Runs[0].Status.Phase = v1alpha1.LoadTestCleaningUp
+	w.Now = begin.Add(time.Minute)
+	w.step()
+	s := &w.Test.Status
+	g.Expect(s).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCleaningUp), HaveField("Verdict", v1alpha1.LoadPassed), HaveField("Completed", BeEquivalentTo(2)),
+		HaveField("Message", ContainSubstring("1 of 2 clusters are being cleaned up"))))
+	results := s.Results
+	w.Now = s.EndTime.Add(cleanupTimeout - time.Second)
+	g.Expect(w.step().Next).To(Equal(s.EndTime.Add(cleanupTimeout)))
+	w.Now = s.EndTime.Add(cleanupTimeout)
+	w.step()
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Results", results), HaveField("Message", ContainSubstring("In 1 clusters the agent has not said yet"))))
+	g.Expect(w.Runs[0].Spec.Stopped).To(BeFalse())
+}
+
+func TestTheRunOfADeletedTestIsWaitedFor(t *testing.T) {
+	g := NewWithT(t)
+	w := world(2)
+	w.Runs = []v1alpha1.LoadTestRun{{ObjectMeta: metav1.ObjectMeta{Namespace: "c00", Name: "rush", OwnerReferences: []metav1.OwnerReference{{Kind: "LoadTest", Name: "rush", UID: "old", Controller: new(true)}}}}}
+	w.step()
+	w.step()
+	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhasePending))
+	w.Runs[1].Status.Phase = v1alpha1.LoadTestPrepared
+	w.Now = begin.Add(time.Minute)
+	w.step()
+	g.Expect(w.Test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning))
+	g.Expect(w.Test.Status.Failures).To(ConsistOf(HaveField("Message", ContainSubstring("that was deleted is still there"))))
+}
+
+func TestTheStatusIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	w := begun(500, func(spec *v1alpha1.LoadTestSpec) {
+		for i := range 16 {
+			spec.Preset.Thresholds = append(spec.Preset.Thresholds, v1alpha1.LoadThreshold{
+				Measurement: v1alpha1.LoadAPIRequest, Verb: "POST", Resource: strings.Repeat("r", 100) + fmt.Sprint(i), Max: &metav1.Duration{Duration: time.Nanosecond},
+			})
+		}
+	})
+	for i := range w.Runs {
+		measured := loadtest.Measurements{}
+		for j := range 5 {
+			measured.Record(loadtest.Key{Measurement: v1alpha1.LoadAPIRequest, Verb: "POST", Resource: strings.Repeat("r", 100) + fmt.Sprint((5*i+j)%300)}, time.Second, 1)
+		}
+		status := &w.Runs[i].Status
+		status.Histograms, _, _ = measured.Encode()
+		status.Phase, status.Failure = v1alpha1.LoadTestFailed, strings.Repeat("no ", 300)
+	}
+	w.step()
+	text, err := json.Marshal(w.Test.Status)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Logf("%d bytes", len(text))
+	g.Expect(len(text)).To(BeNumerically("<", 64<<10))
+	g.Expect(w.Test.Status).To(And(HaveField("Failures", HaveLen(mostFailures)), HaveField("Failed", BeEquivalentTo(500)), HaveField("Results", HaveLen(mostResults))))
+}
