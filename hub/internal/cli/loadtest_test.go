@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 func (f *fixture) loadTest() *v1alpha1.LoadTest {
@@ -53,6 +54,7 @@ func (f *fixture) hubTests(statuses ...v1alpha1.LoadTestStatus) {
 func passed() v1alpha1.LoadTestStatus {
 	second := metav1.Duration{Duration: 1234 * time.Millisecond}
 	return v1alpha1.LoadTestStatus{
+		StartTime: &metav1.Time{Time: time.Unix(1000, 0)}, EndTime: &metav1.Time{Time: time.Unix(1060, 0)},
 		ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseCompleted, Message: "2 of 2 clusters were loaded in full, all 1 thresholds are met", Clusters: 2, Completed: 2, Verdict: v1alpha1.LoadPassed,
 		Thresholds: []v1alpha1.LoadThresholdResult{{LoadThreshold: v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 5 * time.Second}}, Met: true, Measured: &second, Count: 40}},
 		Results: []v1alpha1.LoadTestResult{{
@@ -215,4 +217,48 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 		f.Eventually(screen.shows).Should(And(ContainSubstring("create (1/2), 12 requests"), ContainSubstring("running, 12 requests"), ContainSubstring("Running in 2 clusters"), ContainSubstring("Passed: 2 of 2")))
 		f.Expect(strings.Count(screen.shows(), "\x1b[2Jcreate")).To(BeZero())
 	}
+}
+
+func TestAReportIsWrittenComparedAndImported(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("loadtest run density --name NAME --no-wait")
+	measured := loadtest.Measurements{}
+	measured.Record(loadtest.Key{Measurement: v1alpha1.LoadPodReady}, 2*time.Second, 10)
+	histograms, _, err := measured.Encode()
+	f.Expect(err).NotTo(HaveOccurred())
+	cluster := hubtest.Cluster(t, f.client).Name
+	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Histograms: histograms})
+	f.Expect(f.succeeds("loadtest report NAME")).To(And(ContainSubstring("It is partial"), MatchRegexp(`PodReady +10 +2s`), ContainSubstring(cluster+": Running")), "what is there so far is merged")
+	f.hubTests(passed())
+	f.Eventually(func() v1alpha1.LoadTestPhase { return f.loadTest().Status.Phase }).Should(Equal(v1alpha1.LoadTestPhaseCompleted))
+	dir := t.TempDir()
+	for _, form := range []string{"html", "json", "junit", "text"} {
+		file := filepath.Join(dir, form)
+		f.Expect(f.succeeds("loadtest report NAME -o " + form + " --file " + file)).To(ContainSubstring("written"))
+		f.Expect(os.ReadFile(file)).To(ContainSubstring(f.name))
+	}
+	f.Expect(f.succeeds("loadtest compare NAME --baseline " + filepath.Join(dir, "json"))).To(And(ContainSubstring("+0.0%"), ContainSubstring("no regression against "+f.name)))
+	baseline, err := os.ReadFile(filepath.Join(dir, "json"))
+	f.Expect(err).NotTo(HaveOccurred())
+	faster := filepath.Join(dir, "faster")
+	f.Expect(os.WriteFile(faster, []byte(strings.ReplaceAll(string(baseline), "1.234s", "1s")), 0o600)).To(Succeed())
+	f.Expect(f.stops(5, "1 of 1 are longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
+	f.Expect(f.succeeds("loadtest compare NAME --tolerance 30% --baseline " + faster)).To(ContainSubstring("+23.4%"))
+	f.fails(2, "want --baseline", "loadtest compare NAME")
+	f.fails(2, "is no report", "loadtest compare NAME --baseline "+filepath.Join(dir, "junit"))
+	f.fails(2, "want a percentage", "loadtest compare NAME --tolerance some --baseline "+faster)
+	f.fails(3, "not found", "loadtest report no-such-test")
+	f.fails(2, "want one of text, html, json, junit", "loadtest report NAME -o pdf")
+
+	f.Expect(os.WriteFile(filepath.Join(dir, "pod.yml"), []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: main, image: pause}]}\n"), 0o600)).To(Succeed())
+	config := filepath.Join(dir, "burn.yml")
+	f.Expect(os.WriteFile(config, []byte("jobs:\n- {name: density, jobIterations: 3, qps: 2, hooks: [], objects: [{objectTemplate: pod.yml}]}\n"), 0o600)).To(Succeed())
+	r := f.hollow("loadtest import " + config)
+	f.Expect(r.code).To(BeZero(), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("jobs[0].hooks: not supported"))
+	imported := filepath.Join(dir, "imported.yaml")
+	f.Expect(os.WriteFile(imported, []byte(r.out), 0o600)).To(Succeed())
+	f.Expect(f.succeeds("loadtest run --no-wait --name "+f.name+"-2 -f "+imported)).To(ContainSubstring("created"), "the API server takes it as it is")
+	f.Expect(os.WriteFile(config, []byte("jobs: []\n"), 0o600)).To(Succeed())
+	f.fails(1, "has no jobs", "loadtest import "+config)
 }

@@ -24,7 +24,7 @@ func NewCommand(hub *cmdutil.Hub) *cobra.Command {
 		Long: `Put the same load on many clusters at the same time: pods, ConfigMaps, any objects of templates, made, read, changed and deleted at
 a rate. Each cluster's agent measures how long pods take to start and requests to be answered; the hub merges what all of them
 have measured, and says whether thresholds are met.`,
-	}, newRun(hub), newList(hub), newStop(hub))
+	}, newRun(hub), newList(hub), newStop(hub), newReport(hub), newCompare(hub), newImport(hub))
 }
 
 func newList(hub *cmdutil.Hub) *cobra.Command {

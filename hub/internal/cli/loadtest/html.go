@@ -1,0 +1,202 @@
+package loadtest
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+const (
+	// mostMapped, mostColumns, mostDetailed, mostDetails and mostErrors bound the page, which says what it leaves out.
+	mostMapped, mostColumns, mostDetailed, mostDetails, mostErrors = 60, 10, 20, 16, 30
+)
+
+//go:embed report.html.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"short": short, "time": timeText, "met": metText,
+	"name":   func(l v1alpha1.LoadLatency) string { return nameOfLatency(&l) },
+	"limit":  func(result v1alpha1.LoadThresholdResult) string { return limitOf(&result) },
+	"counts": func(p v1alpha1.LoadProgress) string { return counts(&p) },
+	"or":     func(a, b any) string { return cmp.Or(fmt.Sprint(a), fmt.Sprint(b)) },
+}).Parse(pageText))
+
+// htmlPage is what the page shows.
+type htmlPage struct {
+	*report
+	Charts []chart
+	Map    heatMap
+	// Detailed are clusters with all that they have measured, those first that are worst.
+	Detailed        []clusterReport
+	DetailedOmitted int
+	Errors          []clusterError
+	ErrorsOmitted   int
+	// Simulators are clusters in which the simulator was the bottleneck, and then others.
+	Simulators        []clusterReport
+	SimulatorsOmitted int
+	Took              string
+}
+
+// Palette are the numbers of the colours of lines.
+func (htmlPage) Palette() []int { return []int{1, 2, 3, 4, 5, 6, 7, 8} }
+
+// VerdictClass is the colour of the verdict.
+func (p htmlPage) VerdictClass() string {
+	switch p.Verdict {
+	case v1alpha1.LoadPassed:
+		return "good"
+	case v1alpha1.LoadMissed:
+		return "bad"
+	case v1alpha1.LoadInvalid:
+		return "warn"
+	}
+	return "soft"
+}
+
+// FailuresOmitted is how many clusters have failed that the hub does not name.
+func (p htmlPage) FailuresOmitted() int { return max(int(p.Failed)-len(p.Failures), 0) }
+
+// FaultCount is how many Nodes have failed, again and again counted once.
+func (p htmlPage) FaultCount() int { return len(p.Faults) + p.FaultsOmitted }
+
+type clusterError struct {
+	Cluster string
+	v1alpha1.LoadError
+}
+
+func writeHTML(out io.Writer, r *report) error {
+	page := htmlPage{report: r, Charts: chartsOf(r), Map: mapOf(r)}
+	if r.StartTime != nil && r.EndTime != nil {
+		page.Took = r.EndTime.Sub(r.StartTime.Time).Round(time.Second).String()
+	}
+	ranked := worstFirst(r)
+	page.DetailedOmitted = max(len(ranked)-mostDetailed, 0)
+	page.Detailed = slices.Clone(ranked[:len(ranked)-page.DetailedOmitted])
+	for i := range page.Detailed {
+		page.Detailed[i].Results = page.Detailed[i].Results[:min(len(page.Detailed[i].Results), mostDetails)]
+	}
+	for _, run := range ranked {
+		for _, one := range run.Errors {
+			page.Errors = append(page.Errors, clusterError{run.Cluster, one})
+		}
+	}
+	slices.SortStableFunc(page.Errors, func(a, b clusterError) int { return cmp.Compare(b.Count, a.Count) })
+	page.ErrorsOmitted = max(len(page.Errors)-mostErrors, 0)
+	page.Errors = page.Errors[:len(page.Errors)-page.ErrorsOmitted]
+	simulators := slices.DeleteFunc(slices.Clone(ranked), func(run clusterReport) bool { return run.Simulator == nil && len(run.Invalid) == 0 })
+	slices.SortStableFunc(simulators, func(a, b clusterReport) int { return cmp.Compare(len(b.Invalid), len(a.Invalid)) })
+	page.SimulatorsOmitted = max(len(simulators)-mostDetailed, 0)
+	page.Simulators = simulators[:len(simulators)-page.SimulatorsOmitted]
+	return pageTemplate.Execute(out, page)
+}
+
+// worstFirst has those first that have failed, are invalid or have missed thresholds, and then by their p99 of what the fleet measured
+// first.
+func worstFirst(r *report) []clusterReport {
+	ranked := slices.Clone(r.Runs)
+	slices.SortStableFunc(ranked, func(a, b clusterReport) int {
+		return cmp.Or(cmp.Compare(badness(&b), badness(&a)), cmp.Compare(p99Of(r, &b), p99Of(r, &a)))
+	})
+	return ranked
+}
+
+func badness(run *clusterReport) int {
+	switch {
+	case run.Failure != "":
+		return 3
+	case run.Verdict == v1alpha1.LoadInvalid:
+		return 2
+	case run.Verdict == v1alpha1.LoadMissed:
+		return 1
+	}
+	return 0
+}
+
+func p99Of(r *report, run *clusterReport) time.Duration {
+	if len(r.Results) == 0 {
+		return 0
+	}
+	if found := find(run, keyOf(&r.Results[0].LoadLatency)); found != nil {
+		return found.P99.Duration
+	}
+	return 0
+}
+
+func find(run *clusterReport, key loadtest.Key) *v1alpha1.LoadLatency {
+	for i := range run.Results {
+		if keyOf(&run.Results[i]) == key {
+			return &run.Results[i]
+		}
+	}
+	return nil
+}
+
+// heatMap has the p99 of clusters by what was measured.
+type heatMap struct {
+	Columns        []string
+	Rows           []heatRow
+	Omitted        int
+	ColumnsOmitted int
+}
+
+type heatRow struct {
+	Cluster string
+	Cells   []heatCell
+}
+
+type heatCell struct {
+	Text, Title string
+	Style       template.CSS
+}
+
+// mapOf shades each cell by where it is between the shortest and the longest p99 of its column.
+func mapOf(r *report) heatMap {
+	m := heatMap{ColumnsOmitted: max(len(r.Results)-mostColumns, 0)}
+	columns := r.Results[:len(r.Results)-m.ColumnsOmitted]
+	ranked := worstFirst(r)
+	m.Omitted = max(len(ranked)-mostMapped, 0)
+	for i := range columns {
+		m.Columns = append(m.Columns, nameOfLatency(&columns[i].LoadLatency))
+	}
+	for i := range ranked[:len(ranked)-m.Omitted] {
+		m.Rows = append(m.Rows, heatRow{Cluster: ranked[i].Cluster, Cells: make([]heatCell, len(columns))})
+	}
+	for column := range columns {
+		shortest, longest := time.Duration(-1), time.Duration(0)
+		for i := range ranked {
+			if found := find(&ranked[i], keyOf(&columns[column].LoadLatency)); found != nil {
+				longest = max(longest, found.P99.Duration)
+				if shortest < 0 || found.P99.Duration < shortest {
+					shortest = found.P99.Duration
+				}
+			}
+		}
+		for i := range m.Rows {
+			m.Rows[i].Cells[column] = cellOf(find(&ranked[i], keyOf(&columns[column].LoadLatency)), shortest, longest)
+		}
+	}
+	return m
+}
+
+func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCell {
+	if found == nil {
+		return heatCell{Text: "–", Title: "not measured"}
+	}
+	const least, range_ = 0.05, 0.6
+	shade := least
+	if longest > shortest {
+		shade += range_ * float64(found.P99.Duration-shortest) / float64(longest-shortest)
+	}
+	return heatCell{
+		Text: short(found.P99), Title: fmt.Sprintf("%d measurements, p50 %s, p90 %s, p99 %s", found.Count, short(found.P50), short(found.P90), short(found.P99)),
+		Style: template.CSS(fmt.Sprintf("background:rgba(235,104,52,%.2f)", shade)), //nolint:gosec // A number.
+	}
+}
