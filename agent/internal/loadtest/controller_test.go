@@ -88,7 +88,10 @@ func newBed(t *testing.T) *bed {
 }
 
 // start starts an agent.
-func (b *bed) start() {
+func (b *bed) start() { b.startWith(b.config) }
+
+// startWith starts an agent that has the rights of restricted in its cluster.
+func (b *bed) startWith(restricted *rest.Config) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.kill, b.dead = cancel, make(chan struct{})
@@ -100,12 +103,12 @@ func (b *bed) start() {
 	nodes, err := cache.New(b.config, cache.Options{Scheme: scheme, Mapper: clients.Mapper()})
 	b.Expect(err).NotTo(HaveOccurred())
 	go func() { _ = nodes.Start(ctx) }()
-	target, err := kubernetes.NewForConfig(config)
+	target, err := kubernetes.NewForConfig(clients.Gated(restricted, b.gate))
 	b.Expect(err).NotTo(HaveOccurred())
 	c, err := New(Deps{
 		Namespace: b.namespace, Runs: direct, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
-			return clients.NewLoad(b.config, b.gate, observe)
+			return clients.NewLoad(restricted, b.gate, observe)
 		},
 		Freeze: b, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
@@ -226,5 +229,212 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 	}).Should(BeTrue(), "nothing keeps it")
 }
 
-var _ = resource.MustParse
-var _ = freeze.Error{}
+func TestWhatIsRefused(t *testing.T) {
+	pod := "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: none%s}]}\n"
+	for name, test := range map[string]struct{ object, want string }{
+		"a template that does not parse": {"{{.Name", "template thing of step a: parsing"},
+		"a kind that is not served":      {"apiVersion: v1\nkind: Nothing", "serves no kind Nothing in apiVersion v1"},
+		"a version that is not served":   {"apiVersion: nothing.example.com/v1\nkind: Pod", "does not serve apiVersion nothing.example.com/v1"},
+		"a kind in no namespace":         {"apiVersion: v1\nkind: Node", "objects of kind Node are in no namespace"},
+		"an object that is not valid":    {"apiVersion: v1\nkind: Pod\nspec: {containers: []}", "spec.containers: Required value"},
+		"a field that there is not":      {strings.Replace(pod, "%s", ", nothing: 1", 1), "unknown field"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			run := b.create("refused", test.object, nil, creates(1))
+			status := b.over(run)
+			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestFailed))
+			b.Expect(status.Failure).To(ContainSubstring(test.want))
+			b.Expect(status.Message).To(ContainSubstring(test.want))
+			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
+			b.Expect(status.StartTime).To(BeNil(), "it has never begun")
+			b.Expect(b.namespaces(run)).To(BeEmpty())
+		})
+	}
+}
+
+func TestAQuotaIsHit(t *testing.T) {
+	b := newBed(t)
+	run := b.create("quota", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
+		spec.WithStartTime = true
+		none := int32(0)
+		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadErrors, MaxPercent: &none}}
+	}, creates(20))
+	b.reaches(run, v1alpha1.LoadTestPrepared)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespaces(run)[0], Name: "small"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("6")}
+	b.Expect(b.admin.Create(t.Context(), quota)).To(Succeed())
+	b.Eventually(func() (corev1.ResourceList, error) {
+		return quota.Status.Hard, b.admin.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
+	}).ShouldNot(BeEmpty())
+	b.Consistently(b.status(run), time.Second).Should(HaveField("Phase", v1alpha1.LoadTestPrepared), "the time has not come")
+	begin := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second))
+	patch, err := begin.MarshalJSON()
+	b.Expect(err).NotTo(HaveOccurred())
+	b.merge(run, `{"spec":{"startTime":`+string(patch)+`}}`)
+	status := b.over(run)
+	b.Expect(status.StartTime.Time).To(BeTemporally(">=", begin.Time), "not before the time")
+	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestCompleted), "all steps were done: %s", status.Message)
+	b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
+	b.Expect(status.Errors).To(HaveLen(1))
+	b.Expect(status.Errors[0]).To(And(HaveField("Reason", "Forbidden"), HaveField("Request", "POST configmaps"), HaveField("Message", ContainSubstring("exceeded quota"))))
+	b.Expect(status.Errors[0].Count).To(And(Equal(status.Progress.Failed), BeNumerically(">=", 14)))
+	b.Expect(status.Message).To(ContainSubstring("exceeded quota"))
+}
+
+func TestRunsTakeTurns(t *testing.T) {
+	b := newBed(t)
+	first := b.create("first", configMap, nil, waits(4*time.Second))
+	b.reaches(first, v1alpha1.LoadTestRunning)
+	second := b.create("second", configMap, nil, creates(1))
+	b.Eventually(b.status(second)).Should(HaveField("Message", ContainSubstring("waits for load test run first")))
+	b.Expect(second.Status.Phase).To(Equal(v1alpha1.LoadTestPending))
+	b.Expect(second.Finalizers).To(BeEmpty(), "it has made nothing")
+	third := b.create("third", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.Stopped = true }, creates(1))
+	b.Expect(b.over(third)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("stopped"))))
+	b.Expect(b.over(first)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(b.over(second)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.Expect(second.Status.StartTime.Before(first.Status.EndTime)).To(BeFalse())
+}
+
+// long is a run that makes objects and then waits for ever.
+func (b *bed) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
+	b.t.Helper()
+	run := b.create("long", configMap, change, creates(5), waits(time.Hour))
+	b.Eventually(b.status(run)).Should(HaveField("Progress.Steps", BeEquivalentTo(1)))
+	return run
+}
+
+func TestWhatEndsARun(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.LoadTestRunSpec)
+		end    func(*bed, *v1alpha1.LoadTestRun)
+		want   string
+	}{
+		"spec.stopped":    {nil, func(b *bed, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) }, "stopped"},
+		"the agent's end": {nil, func(b *bed, _ *v1alpha1.LoadTestRun) { b.stop(); b.start() }, "the agent was restarted in the middle of the run"},
+		"a timeout":       {func(spec *v1alpha1.LoadTestRunSpec) { spec.Timeout = metav1.Duration{Duration: 8 * time.Second} }, nil, "timeout: the steps are not done within 8s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			run := b.long(test.change)
+			if test.end != nil {
+				test.end(b, run)
+			}
+			status := b.over(run)
+			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestFailed))
+			b.Expect(status.Failure).To(ContainSubstring(test.want))
+			b.Expect(status.Verdict).To(Equal(v1alpha1.LoadMissed))
+			b.Expect(status.EndTime).NotTo(BeNil())
+			if name != "the agent's end" {
+				b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(5), "what was measured is kept")
+			}
+			b.Expect(b.namespaces(run)).To(BeEmpty())
+		})
+	}
+}
+
+func TestABreachEndsARun(t *testing.T) {
+	b := newBed(t)
+	run := b.create("breach", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
+		spec.AbortOnBreach = true
+		spec.Thresholds = []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: time.Millisecond}}}
+	}, creates(150), waits(time.Hour))
+	b.Expect(b.over(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestFailed)))
+}
+
+func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
+	b := newBed(t)
+	run := b.long(nil)
+	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonHubUnreachable, Message: "no answer"})
+	b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestCleaningUp), HaveField("Message", ContainSubstring("when the agent thaws"))))
+	b.Expect(run.Status.Failure).To(Equal("frozen: HubUnreachable: no answer"))
+	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(5), "what was measured is kept")
+	b.Expect(b.namespaces(run)).To(HaveLen(1))
+	b.stop()
+	b.start()
+	b.Consistently(func() []string { return b.namespaces(run) }, 2*time.Second).Should(HaveLen(1), "an agent that is frozen removes nothing")
+	b.freeze(nil)
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", HavePrefix("frozen"))))
+	b.Expect(b.namespaces(run)).To(BeEmpty())
+}
+
+func TestAFrozenAgentBeginsNothing(t *testing.T) {
+	b := newBed(t)
+	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonManualFreeze, Message: "for a reason"})
+	run := b.create("later", configMap, nil, creates(1))
+	b.Eventually(b.status(run)).Should(HaveField("Message", ContainSubstring("for a reason")))
+	b.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestPending))
+	b.freeze(nil)
+	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+}
+
+func TestADeletedRunLeavesNothing(t *testing.T) {
+	b := newBed(t)
+	run := b.long(func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep })
+	uid := run.UID
+	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.Eventually(func() bool {
+		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
+	}).Should(BeTrue(), "the finalizer goes")
+	run.UID = uid
+	b.Expect(b.namespaces(run)).To(BeEmpty())
+}
+
+func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
+	b := newBed(t)
+	run := b.create("keeper", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
+		spec.WithStartTime, spec.CleanupPolicy = true, v1alpha1.LoadCleanupKeep
+	}, creates(1))
+	b.reaches(run, v1alpha1.LoadTestPrepared)
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(run, 1), Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: "another"}}}
+	b.Expect(b.admin.Create(t.Context(), foreign)).To(Succeed())
+	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Message", ContainSubstring("kept"))))
+	b.Expect(b.namespaces(run)).To(HaveLen(1), "they are kept until the run is deleted")
+	uid := run.UID
+	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	b.Eventually(func() bool {
+		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
+	}).Should(BeTrue())
+	run.UID = uid
+	b.Expect(b.namespaces(run)).To(BeEmpty())
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+	b.Expect(foreign.DeletionTimestamp).To(BeNil(), "it is another's")
+}
+
+func TestAnAgentThatStartsAgainBeginsAPreparedRunAnew(t *testing.T) {
+	b := newBed(t)
+	run := b.create("prepared", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
+	b.reaches(run, v1alpha1.LoadTestPrepared)
+	b.stop()
+	b.start()
+	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
+	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
+}
+
+func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
+	b := newBed(t)
+	churn := repeats(v1alpha1.LoadChurn, 2*time.Second)
+	churn.ChurnPercent = 50
+	run := b.create("churn", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.CleanupPolicy = v1alpha1.LoadCleanupKeep }, creates(6), []v1alpha1.LoadPhase{churn})
+	status := b.over(run)
+	b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestCompleted), status.Message)
+	deleted := measuredIn(status, v1alpha1.LoadAPIRequest, "DELETE")
+	b.Expect(deleted).To(BeNumerically(">=", 10))
+	b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, "POST")).To(Equal(deleted + 6))
+	list := &corev1.ConfigMapList{}
+	b.Expect(b.admin.List(t.Context(), list, client.InNamespace(namespaceName(run, 0)), client.MatchingLabels{v1alpha1.LoadTemplateLabel: "thing"})).To(Succeed())
+	b.Expect(list.Items).To(HaveLen(6))
+}
+
+func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	restricted := rest.CopyConfig(b.config)
+	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
+	run := b.create("rights", configMap, nil, creates(1))
+	b.startWith(restricted)
+	b.Eventually(b.status(run)).Should(HaveField("Failure", And(ContainSubstring("making namespace"), ContainSubstring("config/rbac/agent-load-tests"))))
+}

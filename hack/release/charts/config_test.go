@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
 	"testing"
 
@@ -99,5 +100,9 @@ func TestHubHasWhatConfigHas(t *testing.T) {
 }
 
 func TestAgentHasWhatConfigHas(t *testing.T) {
-	NewWithT(t).Expect(chosen(agentChart.objects(t, ""))).To(Equal(configured(t, "rbac/agent-workload/*.yaml")), stale)
+	g := NewWithT(t)
+	g.Expect(chosen(agentChart.objects(t, ""))).To(Equal(configured(t, "rbac/agent-workload/*.yaml")), stale)
+	withLoadTests := configured(t, "rbac/agent-workload/*.yaml")
+	maps.Copy(withLoadTests, configured(t, "rbac/agent-load-tests/*.yaml"))
+	g.Expect(chosen(agentChart.objects(t, "loadTests.enabled=true"))).To(Equal(withLoadTests), stale)
 }

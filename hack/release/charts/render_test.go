@@ -317,6 +317,13 @@ func TestAgentsClusters(t *testing.T) {
 			[]string{"--target-kubeconfig=/etc/hollowfleet/target/kubeconfig", "--host-kubeconfig=/etc/hollowfleet/host/kubeconfig", "--target-namespace=hollowfleet", "--host-namespace=n1"},
 			nil, here,
 		},
+		"with load tests": {
+			"loadTests.enabled=true", nil, nil,
+			append(slices.Clone(target), "ClusterRole /hollowfleet-agent-load-tests", "ClusterRoleBinding /hollowfleet-agent-load-tests"),
+		},
+		"a target elsewhere, with load tests": {
+			"target.kubeconfigSecret=t,loadTests.enabled=true", nil, nil, here[:1],
+		},
 		"a ready kubeconfig for the hub": {
 			"hub.bootstrapKubeconfigSecret=,hub.kubeconfigSecret=h",
 			[]string{"--hub-kubeconfig=/etc/hollowfleet/hub/kubeconfig", "--credential-dir=/var/lib/hollowfleet"},

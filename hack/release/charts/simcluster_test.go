@@ -146,7 +146,12 @@ func TestRightsOfASimulatedClustersAgent(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "config/rbac/agent-workload/*.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	manifests := find[*corev1.ConfigMap](t, objects, "r-manifests").Data
-	g.Expect(manifests).To(HaveLen(len(files)))
+	g.Expect(manifests).To(HaveLen(len(files) + 1))
+	loadTests, err := os.ReadFile(filepath.Join(root, "config/rbac/agent-load-tests/role.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(strings.TrimSpace(manifests["load-tests.yaml"])).To(Equal(strings.TrimSpace(string(loadTests))), stale)
+	without := find[*corev1.ConfigMap](t, simclusterChart.objects(t, "loadTests.enabled=false"), "r-manifests").Data
+	g.Expect(without).To(And(HaveLen(len(files)), Not(HaveKey("load-tests.yaml"))))
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -185,6 +185,13 @@ func spare(cluster, name string, change func(*v1alpha1.Machine)) (*v1alpha1.Mach
 	}
 }
 
+// loadTestRun is an order to do nothing for a second.
+func loadTestRun(cluster, name string) *v1alpha1.LoadTestRun {
+	return &v1alpha1.LoadTestRun{ObjectMeta: in(cluster, name), Spec: v1alpha1.LoadTestRunSpec{Load: v1alpha1.Load{
+		Steps: []v1alpha1.LoadStep{{Name: "rest", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}},
+	}}}
+}
+
 // disruptionRun is an order to let the Nodes of a cluster fail for a minute.
 func disruptionRun(cluster, name string) *v1alpha1.NodeDisruptionRun {
 	return &v1alpha1.NodeDisruptionRun{ObjectMeta: in(cluster, name), Spec: v1alpha1.NodeDisruptionRunSpec{Disruption: v1alpha1.Disruption{

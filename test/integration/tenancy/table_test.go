@@ -53,6 +53,11 @@ func ownWork() []attempt {
 		{"list the NodeDisruptionRuns of its namespace, and write their status", allowed, "", prepared(
 			func(ctx context.Context) { hub.create(ctx, disruptionRun(clusterA, "ordered")) },
 			each(list(&v1alpha1.NodeDisruptionRunList{}, inside), mergeStatus(disruptionRun(clusterA, "ordered"), `{"status":{"phase":"Running"}}`)))},
+		{"list the LoadTestRuns of its namespace, write their status, and put its finalizer on them and take it off", allowed, "", prepared(
+			func(ctx context.Context) { hub.create(ctx, loadTestRun(clusterA, "loaded")) },
+			each(list(&v1alpha1.LoadTestRunList{}, inside), mergeStatus(loadTestRun(clusterA, "loaded"), `{"status":{"phase":"Running"}}`),
+				merge(loadTestRun(clusterA, "loaded"), fmt.Sprintf(finalizer, v1alpha1.LoadTestRunFinalizer)),
+				merge(loadTestRun(clusterA, "loaded"), `{"metadata":{"finalizers":null}}`)))},
 		{"write the status of a Machine, by update, merge patch, JSON patch and apply", allowed, "", each(
 			updateStatus(mine, func(m *v1alpha1.Machine) { setCondition(&m.Status.Conditions, v1alpha1.ReadyCondition) }),
 			mergeStatus(mine, `{"status":{"phase":"Running"}}`),
@@ -106,6 +111,8 @@ func foreign(other string) []attempt {
 		{code("read a MachineClass of %s"), rbac, other, get(&v1alpha1.MachineClass{ObjectMeta: in(other, className)})},
 		{code("list the NodeDisruptionRuns of %s"), rbac, other, list(&v1alpha1.NodeDisruptionRunList{}, inside)},
 		{code("write the status of a NodeDisruptionRun of %s"), rbac, other, mergeStatus(disruptionRun(other, "theirs"), `{"status":{"phase":"Running"}}`)},
+		{code("list the LoadTestRuns of %s"), rbac, other, list(&v1alpha1.LoadTestRunList{}, inside)},
+		{code("write the status of a LoadTestRun of %s"), rbac, other, mergeStatus(loadTestRun(other, "theirs"), `{"status":{"phase":"Running"}}`)},
 		{code("read a Secret of %s"), rbac, other, get(&corev1.Secret{ObjectMeta: in(other, "secret")})},
 		{code("read the Lease of %s"), rbac, other, get(theirLease)},
 		{code("create the Lease of %s"), rbac, other, create(theirLease)},
@@ -209,6 +216,11 @@ func ownNamespace() []attempt {
 		{"create a NodeDisruptionRun", rbac, "create", create(disruptionRun(clusterA, "mine"))},
 		{"pause a NodeDisruptionRun", rbac, "patch", merge(disruptionRun(clusterA, "ordered"), `{"spec":{"paused":true}}`)},
 		{"delete a NodeDisruptionRun", rbac, "delete", remove(disruptionRun(clusterA, "ordered"))},
+		{"stop a LoadTestRun", policy, "spec, metadata: an agent", merge(loadTestRun(clusterA, "loaded"), `{"spec":{"stopped":true}}`)},
+		{"label a LoadTestRun", policy, "spec, metadata: an agent", merge(loadTestRun(clusterA, "loaded"), `{"metadata":{"labels":{"x":"y"}}}`)},
+		{"put another finalizer on a LoadTestRun", policy, "metadata.finalizers", merge(loadTestRun(clusterA, "loaded"), fmt.Sprintf(finalizer, "example.com/stuck"))},
+		{"create a LoadTestRun", rbac, "create", create(loadTestRun(clusterA, "mine"))},
+		{"delete a LoadTestRun", rbac, "delete", remove(loadTestRun(clusterA, "loaded"))},
 		{"change a MachineClass", rbac, "patch", merge(&v1alpha1.MachineClass{ObjectMeta: in(clusterA, className)}, `{"metadata":{"labels":{"x":"y"}}}`)},
 		{"create a pod", rbac, "create", create(&corev1.Pod{ObjectMeta: in(clusterA, "pod")})},
 	}
