@@ -83,9 +83,10 @@ type LoadTemplate struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	// +required
 	Name string `json:"name"`
-	// object is the manifest as YAML, in which Go's text/template replaces {{.Name}} and {{.Namespace}} of the object,
-	// {{.Index}}, its number among those of the template in its namespace from 0, {{.Iteration}} of the step, and {{.Run}}. Name and
-	// namespace are set in any case, and a label by which the run finds its objects.
+	// object is the manifest as YAML, in which {{.Name}} and {{.Namespace}} of the object are replaced, {{.Index}}, its number among
+	// those of the template in its namespace from 0, {{.Iteration}} of the step, and {{.Run}}. Of Go's text/template there are also if
+	// and else, and the functions eq, ne, lt, le, gt, ge, add and mod. Name and namespace are set in any case, and a label by which the
+	// run finds its objects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	// +required
@@ -328,7 +329,9 @@ const (
 	LoadPassed LoadVerdict = "Passed"
 	// LoadMissed: one was not met, or nothing was measured for it, or the run was not carried out in full.
 	LoadMissed LoadVerdict = "Failed"
-	// LoadInvalid: the simulator was the bottleneck, so that the measurements say nothing about the cluster.
+	// LoadInvalid: the simulator was the bottleneck, so that the measurements say nothing about the cluster. More than 5 % of the
+	// Nodes, and at least two, had late heartbeats; or more than 5 % of the requests were made more than a second late; or one of
+	// either was late while the processors of the agent's machine were saturated for more than 90 % of at least 30 seconds.
 	LoadInvalid LoadVerdict = "Invalid"
 )
 

@@ -203,6 +203,8 @@ func TestOnlyReportsGoToTheHubWhileFrozen(t *testing.T) {
 		"an event again":                       {"PATCH", events + "/e1", true},
 		"the status, below a path":             {"PATCH", "/hub" + machines + "/m1/status", true},
 		"a Machine":                            {"PATCH", machines + "/m1", false},
+		"the status of a LoadTestRun":          {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/loadtestruns/r/status", true},
+		"the finalizer of a LoadTestRun":       {"PATCH", "/apis/hollowfleet.io/v1alpha1/namespaces/c1/loadtestruns/r", false},
 		"a Machine called status":              {"PATCH", machines + "/status", false},
 		"a deletion of a Machine":              {"DELETE", machines + "/m1", false},
 		"a deletion of a Machine's status":     {"DELETE", machines + "/m1/status", false},

@@ -438,3 +438,25 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	b.startWith(restricted)
 	b.Eventually(b.status(run)).Should(HaveField("Failure", And(ContainSubstring("making namespace"), ContainSubstring("config/rbac/agent-load-tests"))))
 }
+
+func TestARunThatVanishesLeavesNothing(t *testing.T) {
+	b := newBed(t)
+	run := b.long(nil)
+	b.Expect(b.namespaces(run)).To(HaveLen(1))
+	uid := run.UID
+	b.merge(run, `{"metadata":{"finalizers":null}}`)
+	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
+	run.UID = uid
+	b.Eventually(func() []string { return b.namespaces(run) }).Should(BeEmpty(), "nothing but the agent knows of them")
+}
+
+func TestAnAgentThatStandsByWritesNothing(t *testing.T) {
+	b := newBed(t)
+	b.freeze(&freeze.Error{Reason: v1alpha1.ReasonAnotherAgent, Message: "another agent works for the cluster"})
+	run := b.create("others", configMap, nil, creates(1))
+	version := run.ResourceVersion
+	b.Consistently(func() (string, error) {
+		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
+		return run.ResourceVersion, err
+	}, 2*time.Second).Should(Equal(version), "it is the other agent's")
+}

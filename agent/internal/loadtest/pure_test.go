@@ -172,6 +172,17 @@ func TestTemplates(t *testing.T) {
 	g.Expect(strings.Join(template.path("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
 }
 
+func TestTemplatesDecideByIndex(t *testing.T) {
+	g := NewWithT(t)
+	parsed, err := parseText("t", `{{/* nothing */}}{{if eq (mod .Index 3) 1}}one{{else if gt .Index 4}}many{{else}}{{.Name}} {{add .Index 1}} {{"x"}} {{lt .Index 2}}{{end}}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	for index, want := range []string{"n 1 x true", "one", "n 3 x false", "n 4 x false", "one", "many"} {
+		got, err := parsed.execute(map[string]any{"Index": int64(index), "Name": "n"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(got)).To(Equal(want))
+	}
+}
+
 func TestTemplatesThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"a template that does not parse": {"{{.Name", "parsing"},
@@ -179,11 +190,20 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"no YAML":                        {"kind: [", "reading the YAML"},
 		"a field twice":                  {"apiVersion: v1\nkind: Pod\nkind: Secret", "already"},
 		"no object":                      {"- 1", "no object"},
+		"two objects":                    {"---\nkind: Pod\n---\nkind: Pod", "more than one object"},
 		"no kind":                        {"apiVersion: v1", "apiVersion and kind"},
 		"no apiVersion":                  {"kind: Pod", "apiVersion and kind"},
 		"metadata that is none":          {"apiVersion: v1\nkind: Pod\nmetadata: no", "metadata"},
 		"labels that are none":           {"apiVersion: v1\nkind: Pod\nmetadata: {labels: {a: 1}}", "labels"},
-		"one without end":                {"apiVersion: v1\nkind: Pod\nx: {{range 1000000000}}aaaaaaaaaaaaaaaa{{end}}", "more than"},
+		"a loop":                         {"apiVersion: v1\nkind: Pod\nx: {{range 1000000000}}a{{end}}", "not supported"},
+		"a definition":                   {"{{define \"x\"}}a{{end}}apiVersion: v1", "define is not supported"},
+		"a variable":                     {"{{$x := 1}}apiVersion: v1", "no variables"},
+		"a pipe":                         {"{{.Index | eq 1}}", "no pipes"},
+		"a function that there is not":   {"{{printf .Name}}", "function \"printf\" not defined"},
+		"a function without arguments":   {"{{eq .Index}}", "two arguments"},
+		"no numbers":                     {"{{mod .Name 2}}", "not two numbers"},
+		"a division by 0":                {"{{mod .Index 0}}", "division by 0"},
+		"nothing":                        {"", "apiVersion and kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: test.object})
@@ -465,4 +485,19 @@ func TestErrorsAreCountedByReason(t *testing.T) {
 	g.Expect(list[0]).To(Equal(v1alpha1.LoadError{Reason: "Unknown", Request: "POST kind7", Count: 4, Message: "no"}))
 	g.Expect(r.failed.Load()).To(BeEquivalentTo(304))
 	g.Expect(reasonOf(templateError{errors.New("x")})).To(Equal("Template"))
+}
+
+func TestNamespacesThatCannotBeRemoved(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(10000, 0)
+	leaving := func(name string, since time.Duration, conditions ...corev1.NamespaceCondition) corev1.Namespace {
+		at := metav1.NewTime(now.Add(-since))
+		return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: &at}, Status: corev1.NamespaceStatus{Conditions: conditions}}
+	}
+	g.Expect(leftovers{leaving("a", time.Minute)}.String(now)).To(Equal("1 namespace is being removed"))
+	g.Expect(leftovers{leaving("a", time.Minute), {}}.String(now)).To(Equal("2 namespaces are being removed"))
+	g.Expect(leftovers{leaving("a", time.Minute), leaving("b", 6*time.Minute,
+		corev1.NamespaceCondition{Status: corev1.ConditionFalse, Message: "all is read"}, corev1.NamespaceCondition{Status: corev1.ConditionTrue, Message: "finalizers remain"},
+	)}.String(now)).To(Equal("namespace b cannot be removed for 6m0s: finalizers remain"))
+	g.Expect(leftovers{leaving("b", 6*time.Minute)}.String(now)).To(ContainSubstring("does not say why"))
 }

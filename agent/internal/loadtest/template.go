@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/template"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,32 +14,23 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// mostRendered is how many bytes an object may have. An API server takes no more than 1.5 MiB.
-const mostRendered = 1 << 20
-
 // objectTemplate makes the objects of one template of a run.
 type objectTemplate struct {
 	name string
 	run  *v1alpha1.LoadTestRun
-	text *template.Template
+	text text
 	// kind is that of the object with index 0, and resource where the API server has it.
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
 }
 
-// values are what a template may refer to.
-type values struct {
-	Name, Namespace, Run string
-	Index, Iteration     int
-}
-
 // parseTemplate returns a template whose first object is one of a kind.
 func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate) (*objectTemplate, error) {
-	text, err := template.New(from.Name).Option("missingkey=error").Parse(from.Object)
+	parsed, err := parseText(from.Name, from.Object)
 	if err != nil {
 		return nil, fmt.Errorf("parsing: %w", err)
 	}
-	t := &objectTemplate{name: from.Name, run: run, text: text}
+	t := &objectTemplate{name: from.Name, run: run, text: parsed}
 	first, err := t.render("load-00000000-0", 0, 0)
 	if err != nil {
 		return nil, err
@@ -55,11 +45,16 @@ func (t *objectTemplate) objectName(index int) string { return fmt.Sprintf("%s-%
 // render makes an object.
 func (t *objectTemplate) render(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
 	name := t.objectName(index)
-	out := &limited{}
-	if err := t.text.Execute(out, values{Name: name, Namespace: namespace, Run: t.run.Name, Index: index, Iteration: iteration}); err != nil {
+	rendered, err := t.text.execute(map[string]any{
+		"Name": name, "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
+	})
+	if err != nil {
 		return nil, fmt.Errorf("rendering: %w", err)
 	}
-	content, err := yaml.YAMLToJSONStrict(out.Bytes())
+	if bytes.Contains(bytes.TrimSpace(rendered), []byte("\n---")) {
+		return nil, errors.New("the YAML has more than one object: use a template for each")
+	}
+	content, err := yaml.YAMLToJSONStrict(rendered)
 	if err != nil {
 		return nil, fmt.Errorf("reading the YAML: %w", err)
 	}
@@ -122,14 +117,4 @@ func (t *objectTemplate) selector() string {
 	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{
 		v1alpha1.LoadTestRunUIDLabel: string(t.run.UID), v1alpha1.LoadTemplateLabel: t.name,
 	}})
-}
-
-// limited is a buffer that a template cannot fill without end.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(data []byte) (int, error) {
-	if l.Len()+len(data) > mostRendered {
-		return 0, fmt.Errorf("the object has more than %d bytes", mostRendered)
-	}
-	return l.Buffer.Write(data)
 }

@@ -51,7 +51,7 @@ var sets = map[string][]string{
 		"target.kubeconfigSecret=target,target.namespace=machines,target.serverURL=https://target:6443",
 		"target.kubeconfigSecret=target,host.inCluster=true",
 		"target.kubeconfigSecret=target,host.kubeconfigSecret=host,host.secretKey=config,host.namespace=pods",
-		"host.kubeconfigSecret=host",
+		"host.kubeconfigSecret=host,loadTests.enabled=true",
 		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101,hollowNode.quota.hard.requests\\.memory=10Gi",
 		"metrics.enabled=false,pprof.enabled=true,networkPolicy.enabled=true",
 		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
@@ -67,7 +67,7 @@ var sets = map[string][]string{
 	},
 	"simcluster": {
 		"",
-		"tls.mode=certManager",
+		"tls.mode=certManager,loadTests.enabled=false",
 		"clusterName=c7,storage.persistent=false,storage.fsync=false,metrics.enabled=false",
 		"storage.className=fast,servingNames[0]=c7.example.com,service.type=LoadBalancer,service.annotations.a=b",
 		"hub.bootstrapKubeconfigSecret=,hub.bootstrapKubeconfig=clusters: []",

@@ -216,9 +216,12 @@ func ownNamespace() []attempt {
 		{"create a NodeDisruptionRun", rbac, "create", create(disruptionRun(clusterA, "mine"))},
 		{"pause a NodeDisruptionRun", rbac, "patch", merge(disruptionRun(clusterA, "ordered"), `{"spec":{"paused":true}}`)},
 		{"delete a NodeDisruptionRun", rbac, "delete", remove(disruptionRun(clusterA, "ordered"))},
-		{"stop a LoadTestRun", policy, "spec, metadata: an agent", merge(loadTestRun(clusterA, "loaded"), `{"spec":{"stopped":true}}`)},
-		{"label a LoadTestRun", policy, "spec, metadata: an agent", merge(loadTestRun(clusterA, "loaded"), `{"metadata":{"labels":{"x":"y"}}}`)},
-		{"put another finalizer on a LoadTestRun", policy, "metadata.finalizers", merge(loadTestRun(clusterA, "loaded"), fmt.Sprintf(finalizer, "example.com/stuck"))},
+		{"stop a LoadTestRun", policy, "spec, metadata: an agent", prepared(
+			func(ctx context.Context) { hub.create(ctx, loadTestRun(clusterA, "stopped")) }, merge(loadTestRun(clusterA, "stopped"), `{"spec":{"stopped":true}}`))},
+		{"label a LoadTestRun", policy, "spec, metadata: an agent", prepared(
+			func(ctx context.Context) { hub.create(ctx, loadTestRun(clusterA, "labelled")) }, merge(loadTestRun(clusterA, "labelled"), `{"metadata":{"labels":{"x":"y"}}}`))},
+		{"put another finalizer on a LoadTestRun", policy, "metadata.finalizers", prepared(
+			func(ctx context.Context) { hub.create(ctx, loadTestRun(clusterA, "kept")) }, merge(loadTestRun(clusterA, "kept"), fmt.Sprintf(finalizer, "example.com/stuck")))},
 		{"create a LoadTestRun", rbac, "create", create(loadTestRun(clusterA, "mine"))},
 		{"delete a LoadTestRun", rbac, "delete", remove(loadTestRun(clusterA, "loaded"))},
 		{"change a MachineClass", rbac, "patch", merge(&v1alpha1.MachineClass{ObjectMeta: in(clusterA, className)}, `{"metadata":{"labels":{"x":"y"}}}`)},
