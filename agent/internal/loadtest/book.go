@@ -176,7 +176,7 @@ func (b *book) pending(template string, gone bool) (int, <-chan struct{}) {
 	return count, b.changed
 }
 
-// inTurn lists objects so that the namespaces take turns, at most most of each; 0 means all.
+// inTurn lists objects so that the namespaces take turns. Most is how many of each, given how many there are.
 func inTurn(objects map[string][]*object, namespaces []string, most func(have int) int) []*object {
 	var list []*object
 	for i, found := 0, true; found; i++ {

@@ -116,8 +116,8 @@ func (c *Controller) work(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	frozen := c.Freeze.Check()
-	if isBystander(frozen) {
+	frozen, bystander := c.frozen()
+	if bystander {
 		return nil
 	}
 	first := next(runs)
@@ -141,10 +141,16 @@ func (c *Controller) work(ctx, life context.Context) error {
 	return errors.Join(problems...)
 }
 
-// isBystander tells whether another agent works for the cluster. What it writes must not be replaced.
-func isBystander(frozen error) bool {
-	var why *freeze.Error
-	return errors.As(frozen, &why) && (why.Reason == v1alpha1.ReasonAnotherAgent || why.Reason == v1alpha1.ReasonLeaseNotHeld)
+// frozen says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what
+// that one writes must not be replaced.
+func (c *Controller) frozen() (why string, bystander bool) {
+	err := c.Freeze.Check()
+	if err == nil {
+		return "", false
+	}
+	var frozen *freeze.Error
+	bystander = errors.As(err, &frozen) && (frozen.Reason == v1alpha1.ReasonAnotherAgent || frozen.Reason == v1alpha1.ReasonLeaseNotHeld)
+	return err.Error(), bystander
 }
 
 // running returns the execution of a run, nil if it does not go on in this process.

@@ -230,6 +230,7 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 }
 
 func TestWhatIsRefused(t *testing.T) {
+	t.Parallel()
 	pod := "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: none%s}]}\n"
 	for name, test := range map[string]struct{ object, want string }{
 		"a template that does not parse": {"{{.Name", "template thing of step a: parsing"},
@@ -306,6 +307,7 @@ func (b *bed) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun
 }
 
 func TestWhatEndsARun(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.LoadTestRunSpec)
 		end    func(*bed, *v1alpha1.LoadTestRun)

@@ -35,7 +35,6 @@ type recorder struct {
 	start    time.Time
 
 	requests, failed, late, throttled atomic.Int64
-	podsCreated, podsReady            atomic.Int64
 }
 
 type errorKey struct{ reason, request string }

@@ -105,10 +105,11 @@ func (e *evaluation) node(node parse.Node) error {
 		if err != nil {
 			return err
 		}
-		if value != false && value != "" && value != int64(0) {
-			return e.list(node.List)
+		switch value {
+		case any(false), any(""), any(int64(0)):
+			return e.list(node.ElseList)
 		}
-		return e.list(node.ElseList)
+		return e.list(node.List)
 	default:
 		return fmt.Errorf("%s is not supported", node)
 	}

@@ -87,7 +87,7 @@ func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestR
 			return err
 		}
 	}
-	message := ""
+	var message string
 	switch phase {
 	case v1alpha1.LoadTestPrepared:
 		message = "waits for spec.startTime"

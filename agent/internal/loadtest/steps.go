@@ -35,7 +35,7 @@ func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun) 
 }
 
 // carryOut does what is next for the one run that goes on.
-func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
 	if x := c.running(run.UID); x != nil {
 		return c.follow(ctx, run, x)
 	}
@@ -43,12 +43,12 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	case v1alpha1.LoadTestCleaningUp:
 		return c.finish(ctx, run, frozen)
 	case v1alpha1.LoadTestRunning:
-		if frozen != nil {
+		if frozen != "" {
 			return nil
 		}
 		return c.write(ctx, run, interrupted(run, c.Clock.Now()))
 	case v1alpha1.LoadTestPreparing, v1alpha1.LoadTestPrepared:
-		if frozen != nil {
+		if frozen != "" {
 			return nil
 		}
 		return c.begin(life, run)
@@ -58,8 +58,8 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	switch {
 	case run.Spec.Stopped:
 		return c.neverBegun(ctx, run)
-	case frozen != nil:
-		set(run, &status, v1alpha1.LoadTestPending, "the agent begins when it thaws: "+frozen.Error(), c.Clock.Now())
+	case frozen != "":
+		set(run, &status, v1alpha1.LoadTestPending, "the agent begins when it thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
 	// Nothing is made before the hub knows that it is: what an agent that ends leaves behind is found by the next.
@@ -123,7 +123,7 @@ func (c *Controller) follow(ctx context.Context, run *v1alpha1.LoadTestRun, x *e
 }
 
 // finish removes what a run made whose steps are over, as far as it is to be removed.
-func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
 	status := *run.Status.DeepCopy()
 	end := v1alpha1.LoadTestCompleted
 	if status.Failure != "" {
@@ -133,8 +133,8 @@ func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 		set(run, &status, end, summary(&status)+"; what it made is kept until the run is deleted", c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
-	if frozen != nil {
-		set(run, &status, v1alpha1.LoadTestCleaningUp, "what the run made is removed when the agent thaws: "+frozen.Error(), c.Clock.Now())
+	if frozen != "" {
+		set(run, &status, v1alpha1.LoadTestCleaningUp, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run.UID)
@@ -150,7 +150,7 @@ func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 }
 
 // remove ends a run that is deleted, and lets it go when what it made is gone.
-func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, frozen error) error {
+func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, frozen string) error {
 	if x := c.running(run.UID); x != nil {
 		x.end(errDeleted)
 		return c.follow(ctx, run, x)
@@ -163,8 +163,8 @@ func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 	if !over(phase) {
 		phase = v1alpha1.LoadTestCleaningUp
 	}
-	if frozen != nil {
-		set(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen.Error(), c.Clock.Now())
+	if frozen != "" {
+		set(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
 	left, err := c.cleanUp(ctx, run.UID)
@@ -180,7 +180,7 @@ func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 }
 
 // endVanished ends the run that goes on if the hub does not have it any more, and removes what it made.
-func (c *Controller) endVanished(ctx context.Context, runs []*v1alpha1.LoadTestRun, frozen error) error {
+func (c *Controller) endVanished(ctx context.Context, runs []*v1alpha1.LoadTestRun, frozen string) error {
 	if c.active != nil && !slices.ContainsFunc(runs, func(run *v1alpha1.LoadTestRun) bool { return run.UID == c.active.engine.run.UID }) {
 		c.active.end(errDeleted)
 		if c.active.isOver() {
@@ -188,7 +188,7 @@ func (c *Controller) endVanished(ctx context.Context, runs []*v1alpha1.LoadTestR
 			c.active = nil
 		}
 	}
-	if frozen != nil {
+	if frozen != "" {
 		return nil
 	}
 	var problems []error
