@@ -17,10 +17,12 @@ import (
 const (
 	// prefixBytes and headerBytes begin an encoded histogram: before and after it is decompressed.
 	prefixBytes, headerBytes = 8, 40
-	// mostPlain is how long it can be with a count of nine bytes in each of its buckets.
-	mostPlain = headerBytes + 9*24<<10
+	// mostPlain is how long it can be with such a count in each of its buckets.
+	mostPlain = headerBytes + mostCountBytes*24<<10
 	// mostCount is more than any run measures. The sums of many runs stay far from the end of 64 bits.
 	mostCount = 1 << 40
+	// mostCountBytes is how long such a count is.
+	mostCountBytes = 7
 )
 
 // Decode reads the histograms of a status. An agent may have written anything there.
@@ -32,7 +34,11 @@ func Decode(list []v1alpha1.LoadHistogram) (Measurements, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decoding the histogram of %s: %w", key, err)
 		}
-		all.Merge(Measurements{key: histogram})
+		if all[key] == nil { // It has 190 KB, which need not be copied.
+			all[key] = histogram
+			continue
+		}
+		all[key].Merge(histogram)
 	}
 	return all, nil
 }
@@ -48,16 +54,7 @@ func decode(data []byte) (histogram *hdrhistogram.Histogram, err error) {
 			histogram, err = nil, fmt.Errorf("the counts are no counts: %v", broken)
 		}
 	}()
-	histogram, err = hdrhistogram.Decode(data)
-	if err != nil {
-		return nil, err
-	}
-	for _, count := range histogram.Export().Counts {
-		if count < 0 || count > mostCount {
-			return nil, fmt.Errorf("%d is no count", count)
-		}
-	}
-	return histogram, nil
+	return hdrhistogram.Decode(data)
 }
 
 // check wants the encoding, range and precision of the histograms that are made here, and a text that is not too long.
@@ -83,6 +80,34 @@ func check(data []byte) error {
 	number := func(at int) int64 { return int64(binary.BigEndian.Uint64(plain[at:])) } //nolint:gosec // It is compared only.
 	if binary.BigEndian.Uint32(plain[12:]) != digits || number(16) != shortest || number(24) != longest {
 		return errors.New("its range or precision is another one than that of load tests")
+	}
+	return checkCounts(plain[headerBytes:])
+}
+
+// checkCounts wants counts whose sum is one too. They are zigzag numbers in groups of seven bits; a negative one is so many
+// buckets without any.
+func checkCounts(plain []byte) error {
+	sum := uint64(0)
+	for len(plain) > 0 {
+		number, size := uint64(0), 0
+		for shift := 0; ; shift += 7 {
+			if size == len(plain) || size == mostCountBytes {
+				return errors.New("a count has no end")
+			}
+			group := plain[size]
+			number |= uint64(group&0x7f) << shift
+			size++
+			if group < 0x80 {
+				break
+			}
+		}
+		plain = plain[size:]
+		if number&1 == 0 {
+			sum += number >> 1
+		}
+		if number > mostCount || sum > mostCount {
+			return errors.New("the counts are more than there can be")
+		}
 	}
 	return nil
 }

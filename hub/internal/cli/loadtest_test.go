@@ -242,7 +242,7 @@ func TestAReportIsWrittenComparedAndImported(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	faster := filepath.Join(dir, "faster")
 	f.Expect(os.WriteFile(faster, []byte(strings.ReplaceAll(string(baseline), "1.234s", "1s")), 0o600)).To(Succeed())
-	f.Expect(f.stops(5, "1 of 1 are longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
+	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
 	f.Expect(f.succeeds("loadtest compare NAME --tolerance 30% --baseline " + faster)).To(ContainSubstring("+23.4%"))
 	f.fails(2, "want --baseline", "loadtest compare NAME")
 	f.fails(2, "is no report", "loadtest compare NAME --baseline "+filepath.Join(dir, "junit"))

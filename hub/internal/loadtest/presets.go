@@ -35,7 +35,7 @@ type preset struct {
 	// templates are those of the steps; a preset that has pods needs Nodes for them.
 	templates []v1alpha1.LoadTemplate
 	// disruption is nil for a preset in which no Node fails.
-	disruption func(preset *v1alpha1.LoadPreset) *v1alpha1.Disruption
+	disruption func(preset *v1alpha1.LoadPreset, nodes int32) *v1alpha1.Disruption
 }
 
 // presets are small enough for a machine of two cores.
@@ -123,7 +123,7 @@ func Expand(wanted *v1alpha1.LoadPreset, nodes int32) (v1alpha1.Load, *v1alpha1.
 	if known.disruption == nil {
 		return load, nil, nil
 	}
-	return load, known.disruption(set), nil
+	return load, known.disruption(set, nodes), nil
 }
 
 // fill finds a preset, and gives what is not set its defaults.
@@ -206,12 +206,13 @@ func mix(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
 	}
 }
 
-// rebootAgainAndAgain lets a quarter of the Nodes reboot every half minute, from the beginning of the load on.
-func rebootAgainAndAgain(set *v1alpha1.LoadPreset) *v1alpha1.Disruption {
-	const percent = 25
+// rebootAgainAndAgain lets a quarter of the Nodes, and at least one, reboot every half minute, from the beginning of the load on.
+func rebootAgainAndAgain(set *v1alpha1.LoadPreset, nodes int32) *v1alpha1.Disruption {
+	const part = 4
 	healthy, away := 20*time.Second, 10*time.Second
 	return &v1alpha1.Disruption{
-		Target: v1alpha1.DisruptionTarget{Mode: disrupt.ModePercent, Value: percent},
+		// A percentage is rounded down, and a quarter of three Nodes would be none.
+		Target: v1alpha1.DisruptionTarget{Mode: disrupt.ModeFixed, Value: max(nodes/part, 1)},
 		Faults: []disrupt.Fault{{Type: disrupt.Reboot}},
 		Timing: v1alpha1.DisruptionTiming{
 			StartAfter: metav1.Duration{Duration: startLead}, Duration: metav1.Duration{Duration: max(set.Duration.Duration, time.Second)},

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -36,6 +37,14 @@ func TestPresets(t *testing.T) {
 			}
 			g.Expect(total).To(BeEquivalentTo(map[bool]int{true: 40, false: 20}[name == Density]), "small enough for a machine of two cores")
 		})
+	}
+}
+
+func TestNodesOfASmallClusterFailToo(t *testing.T) {
+	for nodes, want := range map[int32]int{1: 1, 3: 1, 4: 1, 9: 2, 200: 50} {
+		_, disruption, err := Expand(&v1alpha1.LoadPreset{Name: NodeChurn}, nodes)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(disruption.Target).To(And(HaveField("Mode", disrupt.ModeFixed), HaveField("Value", BeEquivalentTo(want))))
 	}
 }
 

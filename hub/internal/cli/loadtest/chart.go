@@ -18,7 +18,7 @@ const (
 	mostLines, mostMarks = 8, 100
 	// The size of a chart, and where its axes begin and end.
 	chartWidth, chartHeight               = 900, 260
-	chartLeft, chartRight, chartTop, foot = 62, 890, 12, 232
+	chartLeft, chartRight, chartTop, foot = 62, 868, 12, 232
 )
 
 // chart is a measurement over time. All coordinates are of an SVG.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -63,6 +64,10 @@ func watch(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1al
 	err := cmdutil.Until(ctx, c, &v1alpha1.LoadTestList{}, client.ObjectKeyFromObject(test), &v1alpha1.LoadTest{}, func(now *v1alpha1.LoadTest) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
+		// The events of the watch may begin before the state that was listed.
+		if order, err := resourceversion.CompareResourceVersion(now.ResourceVersion, test.ResourceVersion); err == nil && order < 0 {
+			return ended(test), nil
+		}
 		*test = *now
 		shown.test(now)
 		return ended(now), nil

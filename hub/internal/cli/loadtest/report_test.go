@@ -179,8 +179,12 @@ func TestCompare(t *testing.T) {
 		"shorter":            {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(100 * time.Millisecond)}, 0, "-90.0%"},
 		"a few milliseconds": {[]v1alpha1.LoadTestResult{result(4 * time.Millisecond)}, []v1alpha1.LoadTestResult{result(9 * time.Millisecond)}, 0, "+125.0%"},
 		"missing":            {[]v1alpha1.LoadTestResult{result(time.Second), other}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "missing"},
-		"new":                {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
-		"from nothing":       {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
+		"a bucket of the API server": {
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "pods", 100*time.Millisecond)}, {LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "nodes", time.Second)}},
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "pods", 200*time.Millisecond)}}, 0, "+100.0%",
+		},
+		"new":          {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
+		"from nothing": {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, got := comparison(c.before, c.now, 10)
