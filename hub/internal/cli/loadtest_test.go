@@ -120,12 +120,12 @@ func TestALoadTestThatCannotBeMeantIsBadUsage(t *testing.T) {
 }
 
 func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
-	missed, failed, invalid, never := passed(), passed(), passed(), passed()
+	missed, failed, invalid := passed(), passed(), passed()
 	missed.Verdict, missed.Thresholds[0].Met = v1alpha1.LoadMissed, false
 	failed.Verdict, failed.Completed, failed.Failed = v1alpha1.LoadMissed, 1, 1
 	failed.Failures = []v1alpha1.LoadTestFailure{{Cluster: "west", Message: "left out, because it is frozen"}}
 	invalid.Verdict, invalid.Invalid = v1alpha1.LoadInvalid, 1
-	never = v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is chosen"}
+	never := v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseFailed, Message: "no accepted Cluster is chosen"}
 	for name, c := range map[string]struct {
 		status v1alpha1.LoadTestStatus
 		code   int
@@ -172,6 +172,22 @@ func (f *fixture) loadRun(cluster string, status v1alpha1.LoadTestRunStatus) {
 	f.Expect(f.client.Status().Update(f.t.Context(), run)).To(Succeed())
 }
 
+// whenMade returns when the load test of the fixture's name is there.
+func (f *fixture) whenMade() {
+	for f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && f.pause(glance) {
+	}
+}
+
+// pause returns false when the test ends first.
+func (f *fixture) pause(d time.Duration) bool {
+	select {
+	case <-f.t.Context().Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 	f := newFixture(t)
 	f.stops(5, "The load test goes on. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
@@ -179,9 +195,7 @@ func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 	f = newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
-		for f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && t.Context().Err() == nil {
-			time.Sleep(glance)
-		}
+		f.whenMade()
 		interrupt()
 	}()
 	r := f.hollowOn(ctx, io.Discard, "loadtest run density --name NAME")
@@ -197,13 +211,11 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 	for _, bars := range []bool{false, true} {
 		f := newFixture(t)
 		go func() {
-			for f.client.Get(t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && t.Context().Err() == nil {
-				time.Sleep(glance)
-			}
+			f.whenMade()
 			f.loadRun(hubtest.Cluster(t, f.client).Name, running)
 			f.loadRun(hubtest.Cluster(t, f.client).Name, evil)
 			f.hubTests(v1alpha1.LoadTestStatus{ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseRunning, Clusters: 2, Message: "2 of 2 runs go on"})
-			time.Sleep(time.Second)
+			f.pause(time.Second) // A terminal shows a state for a moment.
 			f.hubTests(passed())
 		}()
 		if !bars {

@@ -45,13 +45,13 @@ type line struct {
 }
 
 // LabelX is where the texts of the upright axis end, LabelY where those of the other are, and Span how high the chart is.
-func (c chart) LabelX() int { return c.Left - 6 }
+func (c *chart) LabelX() int { return c.Left - 6 }
 
 // LabelY is below the axis.
-func (c chart) LabelY() int { return c.Foot + 18 }
+func (c *chart) LabelY() int { return c.Foot + 18 }
 
 // Span is how high the chart is.
-func (c chart) Span() int { return c.Foot - c.Top }
+func (c *chart) Span() int { return c.Foot - c.Top }
 
 // dot is a point with the text that is shown for it.
 type dot struct{ X, Y, Title string }
@@ -61,7 +61,7 @@ type mark struct{ X, Width, Title string }
 type tick struct{ At, Text string }
 
 // chartsOf has one for each measurement of which there are series.
-func chartsOf(r *report) []chart {
+func chartsOf(r *report) []*chart {
 	var kinds []v1alpha1.LoadMeasurement
 	for i := range r.Runs {
 		for _, series := range r.Runs[i].Series {
@@ -73,7 +73,7 @@ func chartsOf(r *report) []chart {
 	slices.SortFunc(kinds, func(a, b v1alpha1.LoadMeasurement) int {
 		return cmp.Compare(slices.Index(measurements, a), slices.Index(measurements, b))
 	})
-	var charts []chart
+	var charts []*chart
 	for _, kind := range kinds {
 		charts = append(charts, chartOf(r, kind))
 	}
@@ -81,8 +81,8 @@ func chartsOf(r *report) []chart {
 }
 
 // chartOf draws the clusters with the longest times, each with a line for p50 and one for p99.
-func chartOf(r *report, kind v1alpha1.LoadMeasurement) chart {
-	c := chart{Name: string(kind), Width: chartWidth, Height: chartHeight, Left: chartLeft, Right: chartRight, Top: chartTop, Foot: foot}
+func chartOf(r *report, kind v1alpha1.LoadMeasurement) *chart {
+	c := &chart{Name: string(kind), Width: chartWidth, Height: chartHeight, Left: chartLeft, Right: chartRight, Top: chartTop, Foot: foot}
 	type drawn struct {
 		run    *clusterReport
 		points []v1alpha1.LoadPoint

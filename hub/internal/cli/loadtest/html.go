@@ -32,7 +32,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 // htmlPage is what the page shows.
 type htmlPage struct {
 	*report
-	Charts []chart
+	Charts []*chart
 	Map    heatMap
 	// Detailed are clusters with all that they have measured, those first that are worst.
 	Detailed        []clusterReport
@@ -190,10 +190,10 @@ func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCe
 	if found == nil {
 		return heatCell{Text: "–", Title: "not measured"}
 	}
-	const least, range_ = 0.05, 0.6
+	const least, most = 0.05, 0.65
 	shade := least
 	if longest > shortest {
-		shade += range_ * float64(found.P99.Duration-shortest) / float64(longest-shortest)
+		shade += (most - least) * float64(found.P99.Duration-shortest) / float64(longest-shortest)
 	}
 	return heatCell{
 		Text: short(found.P99), Title: fmt.Sprintf("%d measurements, p50 %s, p90 %s, p99 %s", found.Count, short(found.P50), short(found.P90), short(found.P99)),
