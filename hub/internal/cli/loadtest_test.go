@@ -174,7 +174,10 @@ func (f *fixture) loadRun(cluster string, status v1alpha1.LoadTestRunStatus) {
 
 // whenMade returns when the load test of the fixture's name is there.
 func (f *fixture) whenMade() {
-	for f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) != nil && f.pause(glance) {
+	for f.pause(glance) {
+		if f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, &v1alpha1.LoadTest{}) == nil {
+			return
+		}
 	}
 }
 
