@@ -107,6 +107,10 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 	@go run ./test/bench --clusters=$(CLUSTERS) --machines=$(MACHINES) --surge=$(SURGE)
 	@go test -count=1 -vet=off -run '^$$' -bench 500Clusters ./hub/internal/fleet
 
+.PHONY: bench-load
+bench-load: build ## Measure a load test: 10 clusters with 20 machines and 100 pods each, and what it costs.
+	@go run ./test/bench load --clusters=10 --machines=20 --pods=100
+
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.
 	@go test -count=1 -vet=off -v -timeout 0 ./test/integration/chaos -args -chaos.for=$(FOR) -chaos.seed=$(SEED) -ginkgo.timeout=0 -ginkgo.v

@@ -72,16 +72,17 @@ measured until then and says what was not reached, with status 0; if not even th
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
 	}
 	defaultBin, _ := testenv.BinDir() // No default then; starting a program says what is missing.
-	cmd.Flags().IntVar(&opts.clusters, "clusters", 3, "number of workload clusters")
-	cmd.Flags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
+	cmd.PersistentFlags().IntVar(&opts.clusters, "clusters", 3, "number of workload clusters")
+	cmd.PersistentFlags().IntVar(&opts.machines, "machines", 20, "number of Machines in each cluster")
 	cmd.Flags().DurationVar(&opts.settle, "settle", settled, "time between the last Machine's readiness and the measurement at rest; the hub puts some writes off for a minute")
-	cmd.Flags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
+	cmd.PersistentFlags().DurationVar(&opts.rest, "rest", time.Minute, "length of the measurement at rest")
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
 	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	cmd.Flags().Float64Var(&opts.samplingRatio, "trace-sampling-ratio", 0, "part of the traces that hub and agents send, to a receiver in this process; 0 for no tracing at all")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
-	cmd.Flags().StringVarP(&opts.output, "output", "o", "text", "text or json")
-	cmd.Flags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
+	cmd.PersistentFlags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
+	cmd.PersistentFlags().StringVarP(&opts.output, "output", "o", "text", "text or json")
+	cmd.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
+	cmd.AddCommand(loadCommand(&opts))
 	return cmd
 }
 

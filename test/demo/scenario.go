@@ -43,7 +43,7 @@ func runDemo(ctx context.Context, opts options) error {
 		return errors.Join(err, opts.end(ctx, dir.path))
 	}
 	d := &demo{ledger: book, fleet: fleet}
-	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.adopt, d.upgrade)
+	return d.perform(ctx, opts, d.join, d.create, d.scale, d.kill, d.freeze, d.adopt, d.upgrade, d.loadTest)
 }
 
 // perform takes the fleet through steps and says what was seen. It ends the fleet, unless that is to stay and every step

@@ -23,11 +23,12 @@ Try, with what is built here:
   bin/kubectl-hollow rollout history machinefleet %[3]s --kubeconfig %[1]s
   bin/kubectl-hollow rollout undo machinefleet %[3]s --allow-downgrade --kubeconfig %[1]s
   bin/kubectl-hollow rollout status machinefleet %[3]s --kubeconfig %[1]s
+  bin/kubectl-hollow loadtest report %[6]s --kubeconfig %[1]s
 And if you have kubectl:
   kubectl --kubeconfig %[1]s get fleet -A
   kubectl --kubeconfig %[1]s -n %[2]s scale machinedeployment %[3]s --replicas 5
   kubectl --kubeconfig %[4]s get nodes -o wide
 End it:
   make demo-down
-`, joining.ShellQuote(fleet.hub.Kubeconfig), first.Name, deploymentName, joining.ShellQuote(first.Kubeconfig), joining.ShellQuote(fleet.dir))
+`, joining.ShellQuote(fleet.hub.Kubeconfig), first.Name, deploymentName, joining.ShellQuote(first.Kubeconfig), joining.ShellQuote(fleet.dir), loadTestName)
 }
