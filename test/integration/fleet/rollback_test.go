@@ -26,9 +26,8 @@ func describeRollbacks() {
 		label(ctx, broken, tierLabel, "broken")
 		edit(ctx, func() {
 			missing := override(tierLabel, "broken")
-			missing.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"template":{"spec":{"providerConfig":{"valueRef":{"name":"later"}}}}}}`)}
+			missing.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"progressDeadlineSeconds":5,"template":{"spec":{"providerConfig":{"valueRef":{"name":"later"}}}}}}`)}
 			workers.Spec.Overrides, workers.Spec.RollbackPolicy = []v1alpha1.MachineFleetOverride{missing}, v1alpha1.RollbackAll
-			workers.Spec.Template.Spec.ProgressDeadlineSeconds = new(int32(5))
 			workers.Spec.Template.Spec.Template.Spec.Versions.Kubelet = kubelet
 		})
 		expectPhase(ctx, canary, "Succeeded")
