@@ -59,8 +59,8 @@ type Controller struct {
 	// active is the run that goes on in this process, and written when its progress and its measurements were written last.
 	active  *execution
 	written struct{ progress, measurements time.Time }
-	// vanished are the runs that the hub does not have any more and that are not cleaned up.
-	vanished []types.UID
+	// listed are the runs that the hub has, also such as cannot be read; nil if it does not have the kind.
+	listed map[types.UID]bool
 	// busy is that there is something to do.
 	busy bool
 	// idle and busyFor are how long it waits between rounds.
@@ -121,8 +121,8 @@ func (c *Controller) work(ctx, life context.Context) error {
 		return nil
 	}
 	first := next(runs)
-	problems = append(problems, c.endVanished(ctx, runs, frozen))
-	c.busy = first != nil || len(c.vanished) > 0
+	c.endVanished()
+	c.busy = first != nil || c.active != nil
 	for _, run := range runs {
 		var err error
 		switch {

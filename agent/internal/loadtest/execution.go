@@ -23,6 +23,7 @@ const (
 var (
 	errStopped   = errors.New("stopped: spec.stopped was set")
 	errDeleted   = errors.New("the run was deleted")
+	errVanished  = errors.New("the hub does not have the run any more")
 	errRestarted = errors.New("the agent was restarted in the middle of the run")
 )
 

@@ -25,16 +25,19 @@ func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRunList"))
 	switch err := c.Runs.List(ctx, list, client.InNamespace(c.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		// A hub of an earlier release has no load tests.
+		// A hub of an earlier release has no load tests. This is no list without runs: what goes on goes on.
+		c.listed = nil
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("listing load test runs: %w", err)
 	}
 	there := map[types.UID]*v1alpha1.LoadTestRun{}
+	c.listed = map[types.UID]bool{}
 	var runs []*v1alpha1.LoadTestRun
 	var problems []error
 	for i := range list.Items {
 		header := &list.Items[i]
+		c.listed[header.UID] = true
 		run := c.known[header.UID]
 		if run == nil || run.ResourceVersion != header.ResourceVersion {
 			run = &v1alpha1.LoadTestRun{}

@@ -2,11 +2,8 @@ package loadtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -179,23 +176,19 @@ func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 	return c.write(ctx, run, status)
 }
 
-// endVanished ends the run that goes on if the hub does not have it any more, and removes what it made.
-func (c *Controller) endVanished(ctx context.Context, runs []*v1alpha1.LoadTestRun, frozen string) error {
-	if c.active != nil && !slices.ContainsFunc(runs, func(run *v1alpha1.LoadTestRun) bool { return run.UID == c.active.engine.run.UID }) {
-		c.active.end(errDeleted)
-		if c.active.isOver() {
-			c.vanished = append(c.vanished, c.active.engine.run.UID)
-			c.active = nil
-		}
+// endVanished ends the run that goes on if the hub does not have it any more. Only a run that is deleted is cleaned up: that one is
+// not there is no order to remove anything. Its namespaces stay, with its label.
+func (c *Controller) endVanished() {
+	if c.active == nil || c.listed == nil {
+		return
 	}
-	if frozen != "" {
-		return nil
+	run := c.active.engine.run.UID
+	if c.listed[run] {
+		return
 	}
-	var problems []error
-	c.vanished = slices.DeleteFunc(c.vanished, func(run types.UID) bool {
-		left, err := c.cleanUp(ctx, run)
-		problems = append(problems, err)
-		return err == nil && len(left) == 0
-	})
-	return errors.Join(problems...)
+	c.active.end(errVanished)
+	if c.active.isOver() {
+		c.Log.Info("Leaving the namespaces of a load test run that is gone from the hub without having been deleted", "label", v1alpha1.LoadTestRunUIDLabel+"="+string(run))
+		c.active = nil
+	}
 }
