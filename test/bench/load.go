@@ -95,6 +95,9 @@ func runLoad(ctx context.Context, opts options, pods, qps int32) (err error) {
 	if opts.clusters < 1 || opts.machines < 1 || pods < 1 || qps < 1 {
 		return errors.New("--clusters, --machines, --pods, --qps: want at least 1 each")
 	}
+	if opts.output != "text" && opts.output != "json" {
+		return fmt.Errorf("--output: want text or json, got %q", opts.output)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
 	fleet, remove, err := startFleet(ctx, opts)
