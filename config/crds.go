@@ -68,7 +68,8 @@ func discovered(ctx context.Context, c client.Client, crd *unstructured.Unstruct
 func storedVersion(crd *unstructured.Unstructured) string {
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	for _, version := range versions {
-		if v, ok := version.(map[string]any); ok && v["storage"] == true {
+		v, _ := version.(map[string]any)
+		if stored, _ := v["storage"].(bool); stored {
 			name, _ := v["name"].(string)
 			return name
 		}
