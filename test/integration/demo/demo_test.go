@@ -58,6 +58,19 @@ func (r *run) leavesNothing(t *testing.T) {
 	g.Expect(names(t, r.temp)).To(BeEmpty(), "files left behind")
 }
 
+// leavesTheReport asks that the report of the load test is where the demo said, and removes it.
+func (r *run) leavesTheReport(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
+	said := regexp.MustCompile(`the report of LoadTest demo is in (\S+)`).FindStringSubmatch(r.output.String())
+	g.Expect(said).To(HaveLen(2), r.output.String)
+	g.Expect(filepath.Dir(said[1])).To(Equal(r.temp))
+	page, err := os.ReadFile(said[1])
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(page)).To(And(ContainSubstring("PodReady"), ContainSubstring("</html>")))
+	g.Expect(os.Remove(said[1])).To(Succeed())
+}
+
 func TestDemoRunsToItsEnd(t *testing.T) {
 	g := NewWithT(t)
 	// The ports that Kubernetes is known by are taken: the demo must not mind.
@@ -72,7 +85,8 @@ func TestDemoRunsToItsEnd(t *testing.T) {
 	text := r.output.String()
 	g.Expect(text).To(ContainSubstring("CHECKED"))
 	g.Expect(text).NotTo(ContainSubstring("NO\n"))
-	g.Expect(strings.Count(text, " yes\n")).To(Equal(50), text)
+	g.Expect(strings.Count(text, " yes\n")).To(Equal(52), text)
+	r.leavesTheReport(t)
 	r.leavesNothing(t)
 }
 
@@ -92,6 +106,7 @@ func TestDemoIsInterruptedAndRunsAgain(t *testing.T) {
 
 	again := start(t, temp)
 	g.Expect(again.Wait()).To(Succeed(), again.output.String)
+	again.leavesTheReport(t)
 	again.leavesNothing(t)
 }
 
@@ -136,6 +151,7 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	runShown(t, text, "bin/kubectl-hollow", hollow, map[string]string{
 		"local status": "c3", "cluster list": "c3", "fleet tree": "c3", "rollout history": "v1.37.1", "rollout undo": "workers", "rollout status": "has rolled out",
+		"loadtest report": "PodReady",
 	})
 	if kubectl, err := exec.LookPath("kubectl"); err == nil {
 		runShown(t, text, "kubectl", kubectl, map[string]string{"get fleet": "workers", "scale": "scaled", "get nodes": "Ready"})
@@ -145,6 +161,7 @@ func TestDemoKeepsTheFleetUntilItIsEnded(t *testing.T) {
 
 	down := start(t, temp, "down")
 	g.Expect(down.Wait()).To(Succeed(), down.output.String)
+	kept.leavesTheReport(t)
 	down.leavesNothing(t)
 }
 
