@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +85,13 @@ func onPool(ctx context.Context, name string, nodes int32) {
 	GinkgoHelper()
 	fleet.NewDeployment(ctx, fleet.Members[0], name, nodes)
 	fleet.ExpectReady(ctx, fleet.Members[0], name, int(nodes))
+	// A kubelet makes its Lease some time after its Node is there, and a short run looks for it once.
+	Eventually(ctx, func(g Gomega, ctx context.Context) {
+		for _, node := range fleettest.NodesOf(ctx, g, fleet.Members[0], name) {
+			lease := client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
+			g.Expect(fleet.Members[0].Client.Get(ctx, lease, &coordinationv1.Lease{})).To(Succeed())
+		}
+	}).Should(Succeed())
 }
 
 var _ = Describe("A LoadTestRun", func() {
