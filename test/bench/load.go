@@ -129,7 +129,9 @@ func newLoadTest(pods, qps int32) *v1alpha1.LoadTest {
 		Templates: []v1alpha1.LoadTemplate{{Name: "pod", Object: loadPod}},
 		Steps: []v1alpha1.LoadStep{
 			{Name: "create", Phases: []v1alpha1.LoadPhase{{
-				Action: v1alpha1.LoadCreate, Template: "pod", Replicas: pods, Tuning: v1alpha1.LoadTuning{QPS: qps}, Wait: v1alpha1.LoadWaitReady,
+				Action: v1alpha1.LoadCreate, Template: "pod", Replicas: pods, Wait: v1alpha1.LoadWaitReady,
+				// Times in pods are whole seconds: pods made at the same part of each second would all be wrong by the same.
+				Tuning: v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: qps},
 			}}},
 			{Name: "delete", Phases: []v1alpha1.LoadPhase{{
 				Action: v1alpha1.LoadDelete, Template: "pod", Tuning: v1alpha1.LoadTuning{QPS: 2 * qps}, Wait: v1alpha1.LoadWaitGone,
