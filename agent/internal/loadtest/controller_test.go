@@ -2,207 +2,21 @@ package loadtest
 
 import (
 	"context"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
-	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
-
-func TestMain(m *testing.M) { agenttest.Main(m) }
-
-// bed is the agent of a cluster of its own, as far as load tests go: its namespace on the hub is its own, the cluster is the real
-// API server of all tests.
-type bed struct {
-	*WithT
-	t         *testing.T
-	admin     client.Client
-	target    kubernetes.Interface
-	namespace string
-	config    *rest.Config
-
-	mu     sync.Mutex
-	frozen error
-	kill   context.CancelFunc
-	dead   chan struct{}
-}
-
-// Check implements freeze.Checker.
-func (b *bed) Check() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.frozen
-}
-
-func (b *bed) freeze(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.frozen = err
-}
-
-// gate refuses changes while frozen, as the agent's does.
-func (b *bed) gate(inner http.RoundTripper) http.RoundTripper {
-	return gated(func(request *http.Request) (*http.Response, error) {
-		if err := b.Check(); err != nil && request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/status") {
-			return nil, err
-		}
-		return inner.RoundTrip(request)
-	})
-}
-
-type gated func(*http.Request) (*http.Response, error)
-
-func (g gated) RoundTrip(request *http.Request) (*http.Response, error) { return g(request) }
-
-func newBed(t *testing.T) *bed {
-	t.Helper()
-	t.Parallel()
-	environment := agenttest.Environment(t)
-	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, namespace: agenttest.Namespace(t, environment.Client), config: environment.Config}
-	b.SetDefaultEventuallyTimeout(agenttest.Wait)
-	b.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	var err error
-	b.target, err = kubernetes.NewForConfig(environment.Config)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.start()
-	t.Cleanup(func() { b.stop() })
-	return b
-}
-
-// start starts an agent.
-func (b *bed) start() { b.startWith(b.config) }
-
-// startWith starts an agent that has the rights of restricted in its cluster.
-func (b *bed) startWith(restricted *rest.Config) {
-	b.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	b.kill, b.dead = cancel, make(chan struct{})
-	scheme, err := clients.Scheme()
-	b.Expect(err).NotTo(HaveOccurred())
-	config := clients.Gated(b.config, b.gate)
-	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: clients.Mapper()})
-	b.Expect(err).NotTo(HaveOccurred())
-	nodes, err := cache.New(b.config, cache.Options{Scheme: scheme, Mapper: clients.Mapper()})
-	b.Expect(err).NotTo(HaveOccurred())
-	go func() { _ = nodes.Start(ctx) }()
-	target, err := kubernetes.NewForConfig(clients.Gated(restricted, b.gate))
-	b.Expect(err).NotTo(HaveOccurred())
-	c, err := New(Deps{
-		Namespace: b.namespace, Runs: direct, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
-		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
-			return clients.NewLoad(restricted, b.gate, observe)
-		},
-		Freeze: b, Clock: clock.RealClock{}, Log: logr.Discard(),
-	})
-	b.Expect(err).NotTo(HaveOccurred())
-	c.idle, c.busyFor = 200*time.Millisecond, 200*time.Millisecond
-	dead := b.dead
-	go func() {
-		defer close(dead)
-		_ = c.Start(ctx)
-	}()
-}
-
-// stop ends the agent.
-func (b *bed) stop() {
-	b.kill()
-	<-b.dead
-}
-
-const configMap = "apiVersion: v1\nkind: ConfigMap\ndata: {index: \"{{.Index}}\", of: \"{{.Name}} {{.Namespace}} {{.Run}} {{.Iteration}}\"}\n"
-
-// create makes a run of which each step has the phases that are given.
-func (b *bed) create(name, object string, change func(*v1alpha1.LoadTestRunSpec), steps ...[]v1alpha1.LoadPhase) *v1alpha1.LoadTestRun {
-	b.t.Helper()
-	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
-	run.Spec.Templates = []v1alpha1.LoadTemplate{{Name: "thing", Object: object}}
-	for i, phases := range steps {
-		run.Spec.Steps = append(run.Spec.Steps, v1alpha1.LoadStep{Name: string(rune('a' + i)), Phases: phases})
-	}
-	if change != nil {
-		change(&run.Spec)
-	}
-	b.Expect(b.admin.Create(b.t.Context(), run)).To(Succeed())
-	b.t.Cleanup(func() { _ = b.admin.Delete(context.Background(), run) })
-	return run
-}
-
-func creates(replicas int32) []v1alpha1.LoadPhase {
-	return []v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "thing", Replicas: replicas, Tuning: v1alpha1.LoadTuning{QPS: 100}, Wait: v1alpha1.LoadWaitReady}}
-}
-
-func waits(d time.Duration) []v1alpha1.LoadPhase {
-	return []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: d}}}
-}
-
-func repeats(action v1alpha1.LoadAction, d time.Duration) v1alpha1.LoadPhase {
-	return v1alpha1.LoadPhase{Action: action, Template: "thing", Duration: &metav1.Duration{Duration: d}, Tuning: v1alpha1.LoadTuning{QPS: 20}}
-}
-
-// status returns a function that reads the status of a run.
-func (b *bed) status(run *v1alpha1.LoadTestRun) func() (v1alpha1.LoadTestRunStatus, error) {
-	return func() (v1alpha1.LoadTestRunStatus, error) {
-		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
-		return run.Status, err
-	}
-}
-
-// over waits until nothing of a run changes any more.
-func (b *bed) over(run *v1alpha1.LoadTestRun) v1alpha1.LoadTestRunStatus {
-	b.t.Helper()
-	b.Eventually(b.status(run)).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed)), "the run ends")
-	return run.Status
-}
-
-func (b *bed) reaches(run *v1alpha1.LoadTestRun, phase v1alpha1.LoadTestRunPhase) {
-	b.t.Helper()
-	b.Eventually(b.status(run)).Should(HaveField("Phase", phase))
-}
-
-func (b *bed) merge(object client.Object, patch string) {
-	b.t.Helper()
-	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
-}
-
-// namespaces are those of a run that are there.
-func (b *bed) namespaces(run *v1alpha1.LoadTestRun) []string {
-	b.t.Helper()
-	list := &corev1.NamespaceList{}
-	b.Expect(b.admin.List(b.t.Context(), list, client.MatchingLabels{v1alpha1.LoadTestRunUIDLabel: string(run.UID)})).To(Succeed())
-	var names []string
-	for _, namespace := range list.Items {
-		names = append(names, namespace.Name)
-	}
-	return names
-}
-
-func measuredIn(status v1alpha1.LoadTestRunStatus, measurement v1alpha1.LoadMeasurement, verb string) int64 {
-	var count int64
-	for _, histogram := range status.Histograms {
-		if histogram.Measurement == measurement && (verb == "" || histogram.Verb == verb) {
-			count += histogram.Count
-		}
-	}
-	return count
-}
 
 func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 	b := newBed(t)
@@ -296,14 +110,6 @@ func TestRunsTakeTurns(t *testing.T) {
 	b.Expect(b.over(first)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
 	b.Expect(b.over(second)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
 	b.Expect(second.Status.StartTime.Before(first.Status.EndTime)).To(BeFalse())
-}
-
-// long is a run that makes objects and then waits for ever.
-func (b *bed) long(change func(*v1alpha1.LoadTestRunSpec)) *v1alpha1.LoadTestRun {
-	b.t.Helper()
-	run := b.create("long", configMap, change, creates(5), waits(time.Hour))
-	b.Eventually(b.status(run)).Should(HaveField("Progress.Steps", BeEquivalentTo(1)))
-	return run
 }
 
 func TestWhatEndsARun(t *testing.T) {

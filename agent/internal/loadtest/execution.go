@@ -104,7 +104,7 @@ func (x *execution) do(ctx context.Context) error {
 	finish := x.observe(measured)
 	err = x.engine.do(ctx)
 	stop()
-	finish()
+	finish(ctx)
 	x.scrapeAfter(context.WithoutCancel(ctx), server)
 	return err
 }

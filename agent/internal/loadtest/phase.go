@@ -265,7 +265,7 @@ func (p *phase) deleteOne(ctx context.Context, o *object) {
 	})
 	_, followed := p.watches[p.template.resource]
 	if err != nil || !followed && p.template.kind.GroupKind() != podKind {
-		// Nobody waits for it, or it cannot be known whether it will go.
+		// No watch follows objects of its kind, or it is not known whether the API server has deleted it.
 		p.book.remove(o.place())
 	}
 }

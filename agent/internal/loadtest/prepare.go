@@ -120,7 +120,7 @@ func (e *engine) makeNamespaces(ctx context.Context) error {
 }
 
 func (e *engine) makeNamespace(ctx context.Context, name string) error {
-	// One that is made when the run has ended would be found by nobody.
+	// A request that is broken off may still have made the namespace, and then it would not be in e.namespaces.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namespaceTimeout)
 	defer cancel()
 	namespaces := e.deps.Target.CoreV1().Namespaces()

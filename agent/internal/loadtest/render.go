@@ -40,7 +40,7 @@ func onNumbers(do func(a, b int64) (any, error)) func([]any) (any, error) {
 }
 
 // text is a parsed template. It has the syntax of text/template, but is carried out here: that package finds methods by their names
-// at run time, and with it the linker leaves nothing out that nobody calls, 20 MB of the agent.
+// at run time, and with it the linker keeps code that is never called, 20 MB of the agent.
 type text struct{ root *parse.ListNode }
 
 func parseText(name, content string) (text, error) {

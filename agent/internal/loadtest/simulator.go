@@ -19,6 +19,8 @@ const (
 	// heartbeatPeriod is how often heartbeats are looked at, and lateHeartbeat how old one may be: kubelets renew their Leases every
 	// ten seconds.
 	heartbeatPeriod, lateHeartbeat = 10 * time.Second, 20 * time.Second
+	// lastHeartbeats bounds the last look at them.
+	lastHeartbeats = 5 * time.Second
 	// processorPeriod is how often the processors are looked at.
 	processorPeriod = 2 * time.Second
 )
@@ -81,14 +83,20 @@ func (s *simulator) report(requests, lateRequests int64) (v1alpha1.LoadSimulator
 		}
 }
 
-// observe measures the simulator until ctx ends. What it returns is called then.
-func (x *execution) observe(ctx context.Context) (finish func()) {
+// observe measures the simulator until ctx ends. What it returns is called then, with the context of the run: as long as that goes on,
+// it looks at heartbeats once more, because a short run has looked once only, and what was late since would not be seen.
+func (x *execution) observe(ctx context.Context) (finish func(context.Context)) {
 	begun := agentTime()
 	var group sync.WaitGroup
 	group.Go(func() { x.every(ctx, heartbeatPeriod, x.readHeartbeats) })
 	group.Go(func() { x.every(ctx, processorPeriod, x.readProcessors) })
-	return func() {
+	return func(run context.Context) {
 		group.Wait()
+		if run.Err() == nil {
+			bounded, cancel := context.WithTimeout(run, lastHeartbeats)
+			defer cancel()
+			x.readHeartbeats(bounded)
+		}
 		x.simulator.mu.Lock()
 		x.simulator.agent = agentTime() - begun
 		x.simulator.mu.Unlock()
@@ -128,6 +136,7 @@ func (x *execution) readHeartbeats(ctx context.Context) {
 	}
 	pods := &corev1.PodList{}
 	if err := x.deps.Host.List(ctx, pods, client.InNamespace(x.deps.HostNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		x.note("heartbeats were not watched: " + shortened(fmt.Errorf("listing the pods of hollow nodes: %w", err)))
 		return
 	}
 	planned := map[string]bool{}

@@ -1,8 +1,6 @@
 package disruption
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
@@ -58,14 +55,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.NodeDisruption
 	}
 	hubtest.Create(t, f.direct, f.disruption)
 	f.clock = clocktesting.NewFakePassiveClock(f.disruption.CreationTimestamp.Time)
-	intercepted := interceptor.NewClient(f.direct, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if f.refuse[object.GetNamespace()] {
-				return errors.New("refused")
-			}
-			return c.Create(ctx, object, options...)
-		},
-	})
+	intercepted := hubtest.Refuse(f.direct, f.refuse)
 	logic, err := New(Deps{Client: intercepted, Live: f.direct, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(intercepted, intercepted, logic)

@@ -4,6 +4,7 @@ package hubtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -24,6 +25,27 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
+
+// ErrRefused is what Refuse answers.
+var ErrRefused = errors.New("refused")
+
+// Refuse is c, but creates and patches nothing in the namespaces that are refused at that time.
+func Refuse(c client.WithWatch, refused map[string]bool) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if refused[object.GetNamespace()] {
+				return ErrRefused
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if refused[object.GetNamespace()] {
+				return ErrRefused
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+}
 
 // Name is a name that no other test has.
 func Name() string { return "c-" + rand.String(8) }

@@ -1,8 +1,6 @@
 package loadtest
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -62,20 +59,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec))
 	}
 	hubtest.Create(t, f.direct, f.test)
 	f.clock = clocktesting.NewFakePassiveClock(f.test.CreationTimestamp.Time)
-	intercepted := interceptor.NewClient(f.direct, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if f.refuse[object.GetNamespace()] {
-				return errors.New("refused")
-			}
-			return c.Create(ctx, object, options...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if f.refuse[object.GetNamespace()] {
-				return errors.New("refused")
-			}
-			return c.Patch(ctx, object, patch, options...)
-		},
-	})
+	intercepted := hubtest.Refuse(f.direct, f.refuse)
 	logic, err := New(Deps{Client: intercepted, Live: f.direct, Placements: &placement.Kinds{}, Clock: f.clock})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(intercepted, intercepted, logic)

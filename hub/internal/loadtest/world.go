@@ -78,8 +78,8 @@ func (w *view) unfit(cluster *v1alpha1.Cluster) string {
 type owner int
 
 const (
-	// nobody: there is none. ours is the test's, leftover that of a deleted test of the same name.
-	nobody owner = iota
+	// none: there is no such run. ours is the test's, leftover that of a deleted test of the same name.
+	none owner = iota
 	ours
 	leftover
 	others
@@ -89,7 +89,7 @@ func (w *view) taken(cluster string) owner {
 	if run := w.runs[cluster]; run != nil {
 		return w.ownerOf(&run.ObjectMeta)
 	}
-	return nobody
+	return none
 }
 
 func (w *view) ownerOf(object *metav1.ObjectMeta) owner {

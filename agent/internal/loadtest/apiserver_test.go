@@ -1,0 +1,46 @@
+package loadtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
+
+// metricsOf is what an API server with these counts below 0.1 s, below 1 s and in all shows.
+func metricsOf(verb, resource string, tenth, second, all int) string {
+	labels := fmt.Sprintf(`component="apiserver",group="",resource=%q,scope="resource",subresource="",verb=%q,version="v1"`, resource, verb)
+	return fmt.Sprintf("apiserver_request_sli_duration_seconds_bucket{%[1]s,le=\"0.1\"} %[2]d\n"+
+		"apiserver_request_sli_duration_seconds_bucket{%[1]s,le=\"1\"} %[3]d\napiserver_request_sli_duration_seconds_bucket{%[1]s,le=\"+Inf\"} %[4]d\n"+
+		"apiserver_request_sli_duration_seconds_sum{%[1]s} 1.5\napiserver_request_sli_duration_seconds_count{%[1]s} %[4]d\n", labels, tenth, second, all)
+}
+
+func TestWhatTheAPIServerHasCounted(t *testing.T) {
+	g := NewWithT(t)
+	const head = "# HELP apiserver_request_sli_duration_seconds [ALPHA] x\n# TYPE apiserver_request_sli_duration_seconds histogram\n"
+	const other = "# TYPE other counter\nother{a=\"b\"} 3\nthis is no metric\n"
+	before, err := parseServerCounts(strings.NewReader(other + head + metricsOf("POST", "pods", 5, 6, 6) + metricsOf("GET", "nodes", 100, 100, 100)))
+	g.Expect(err).NotTo(HaveOccurred())
+	after, err := parseServerCounts(strings.NewReader(other + head + metricsOf("POST", "pods", 15, 20, 21) + metricsOf("GET", "nodes", 7, 7, 7) +
+		metricsOf("LIST", "pods", 0, 3, 3) + metricsOf("WATCH", "pods", 9, 9, 9)))
+	g.Expect(err).NotTo(HaveOccurred())
+	measured := after.since(before)
+	key := func(verb, resource string) measure.Key {
+		return measure.Key{Measurement: v1alpha1.LoadAPIServerRequest, Verb: verb, Resource: resource}
+	}
+	g.Expect(measured).To(And(HaveLen(3), HaveKey(key("POST", "pods")), HaveKey(key("GET", "nodes")), HaveKey(key("LIST", "pods"))), "watches are no requests")
+	posts := measure.Summarize(key("POST", "pods"), measured[key("POST", "pods")])
+	g.Expect(posts.Count).To(BeEquivalentTo(15), "10 below 0.1 s, 4 below 1 s, 1 above")
+	g.Expect(posts.P50.Duration).To(BeNumerically("~", 100*time.Millisecond, time.Millisecond))
+	g.Expect(posts.P90.Duration).To(BeNumerically("~", time.Second, 10*time.Millisecond))
+	g.Expect(posts.Max.Duration).To(BeNumerically("~", time.Hour, 10*time.Second), "above all buckets")
+	g.Expect(measured[key("GET", "nodes")].TotalCount()).To(BeEquivalentTo(7), "an API server that was started again counts anew")
+	g.Expect(measured[key("LIST", "pods")].TotalCount()).To(BeEquivalentTo(3), "new ones")
+	_, err = parseServerCounts(strings.NewReader(head + "apiserver_request_sli_duration_seconds_bucket{ 3\n"))
+	g.Expect(err).To(MatchError(ContainSubstring("parsing metrics")))
+}

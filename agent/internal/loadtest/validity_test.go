@@ -1,0 +1,38 @@
+package loadtest
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestInvalidity(t *testing.T) {
+	for name, test := range map[string]struct {
+		facts simulatorFacts
+		want  []string
+	}{
+		"all is well":                    {simulatorFacts{Nodes: 100, Requests: 1000, CPUSeconds: 100, SaturatedPercent: 50}, nil},
+		"nothing is known":               {simulatorFacts{}, nil},
+		"a busy machine alone":           {simulatorFacts{Nodes: 100, Requests: 1000, CPUSeconds: 600, SaturatedPercent: 100}, nil},
+		"5 % of the Nodes":               {simulatorFacts{Nodes: 100, LateNodes: 5}, nil},
+		"more than 5 % of the Nodes":     {simulatorFacts{Nodes: 100, LateNodes: 6}, []string{"6 of 100 Nodes"}},
+		"one of few Nodes":               {simulatorFacts{Nodes: 3, LateNodes: 1}, nil},
+		"two of few Nodes":               {simulatorFacts{Nodes: 3, LateNodes: 2}, []string{"2 of 3 Nodes"}},
+		"5 % of the requests":            {simulatorFacts{Requests: 100, LateRequests: 5}, nil},
+		"more than 5 % of the requests":  {simulatorFacts{Requests: 100, LateRequests: 6}, []string{"6 of 100 requests"}},
+		"a busy machine, one late":       {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 30, SaturatedPercent: 91}, []string{"processors"}},
+		"a busy machine, a late request": {simulatorFacts{Requests: 100, LateRequests: 1, CPUSeconds: 30, SaturatedPercent: 91}, []string{"processors"}},
+		"busy for 90 % of the time":      {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 30, SaturatedPercent: 90}, nil},
+		"busy, but not watched for long": {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 29, SaturatedPercent: 100}, nil},
+		"everything":                     {simulatorFacts{Nodes: 10, LateNodes: 10, Requests: 10, LateRequests: 10, CPUSeconds: 60, SaturatedPercent: 100}, []string{"Nodes", "requests", "processors"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			reasons := invalidity(test.facts)
+			g.Expect(reasons).To(HaveLen(len(test.want)))
+			for i, want := range test.want {
+				g.Expect(reasons[i]).To(ContainSubstring(want))
+			}
+		})
+	}
+}
