@@ -218,13 +218,16 @@ type LoadPoint struct {
 
 // LoadSimulator is how the simulator itself was during a run.
 type LoadSimulator struct {
-	// nodes is how many Nodes have sent heartbeats, and lateHeartbeats how many of these had a Lease that was more than 20 seconds
-	// old at some time. Nodes that a disruption was on do not count.
+	// nodes is how many Nodes have sent heartbeats. Nodes that a disruption was on do not count, here and below.
 	// +optional
 	Nodes int32 `json:"nodes"`
 	// lateHeartbeats is how many of these had a Lease that was more than 20 seconds old at some time.
 	// +optional
 	LateHeartbeats int32 `json:"lateHeartbeats"`
+	// lateKubelets is how many Nodes had the condition KubeletLate at some time: pods that were due waited for more than five seconds
+	// in the work queue of the hollow kubelet.
+	// +optional
+	LateKubelets int32 `json:"lateKubelets"`
 	// lateRequests is how many requests the agent itself made more than a second after their time.
 	// +optional
 	LateRequests int64 `json:"lateRequests"`

@@ -1,17 +1,20 @@
 package loadtest
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
-// nodeTracker measures how long Nodes take to be Ready.
+// nodeTracker measures how long Nodes take to be Ready, and knows whose kubelets were late.
 type nodeTracker struct {
 	record recordFunc
 
@@ -21,10 +24,12 @@ type nodeTracker struct {
 	ready map[string]bool
 	// isHollow has the Nodes that are there.
 	isHollow map[string]bool
+	// late has the Nodes whose kubelet was late at some time, those that are gone as well.
+	late map[string]bool
 }
 
 func newNodeTracker(record recordFunc) *nodeTracker {
-	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}}
+	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]bool{}}
 }
 
 // observe notes what the watch shows of a Node. There says that it was there before the watch began.
@@ -34,6 +39,9 @@ func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
 	ready := nodes.Ready(node)
 	was, known := t.ready[node.Name]
 	t.ready[node.Name], t.isHollow[node.Name] = ready, node.Labels[v1alpha1.HollowNodeLabel] == "true"
+	if kubeletLate(node) {
+		t.late[node.Name] = true
+	}
 	since, waits := t.since[node.Name]
 	switch {
 	case ready && waits:
@@ -57,7 +65,21 @@ func (t *nodeTracker) hollow() map[string]bool {
 	return names
 }
 
-// gone forgets a Node.
+// lateKubelets are the names of the Nodes whose kubelet was late at some time.
+func (t *nodeTracker) lateKubelets() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.late))
+}
+
+// kubeletLate tells whether a hollow kubelet says of itself that it does not keep up.
+func kubeletLate(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == hollownode.KubeletLate && c.Status == corev1.ConditionTrue
+	})
+}
+
+// gone forgets a Node, but not that its kubelet was late.
 func (t *nodeTracker) gone(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

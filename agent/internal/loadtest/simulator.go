@@ -63,8 +63,8 @@ func (s *simulator) processorsAt(total, idle uint64, at time.Time) {
 	s.processors.add(total, idle, at)
 }
 
-// report is how the simulator was, and what the validity of the run rests on. Requests are counted elsewhere.
-func (s *simulator) report(requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
+// report is how the simulator was, and what the validity of the run rests on. Late kubelets and requests are counted elsewhere.
+func (s *simulator) report(lateKubelets []string, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late int32
@@ -73,12 +73,18 @@ func (s *simulator) report(requests, lateRequests int64) (v1alpha1.LoadSimulator
 			late++
 		}
 	}
+	var kubelets int32
+	for _, name := range lateKubelets {
+		if !s.disrupted[name] {
+			kubelets++
+		}
+	}
 	busy, saturated, watched := s.processors.percent()
 	return v1alpha1.LoadSimulator{
-			Nodes: int32(len(s.late)), LateHeartbeats: late, LateRequests: lateRequests,
+			Nodes: int32(len(s.late)), LateHeartbeats: late, LateKubelets: kubelets, LateRequests: lateRequests,
 			CPUBusyPercent: int32(busy + 0.5), CPUSaturatedPercent: int32(saturated + 0.5), AgentCPUMilliseconds: s.agent.Milliseconds(),
 		}, simulatorFacts{
-			Nodes: int32(len(s.late)), LateNodes: late, Requests: requests, LateRequests: lateRequests,
+			Nodes: int32(len(s.late)), LateNodes: late, LateKubelets: kubelets, Requests: requests, LateRequests: lateRequests,
 			CPUSeconds: watched.Seconds(), SaturatedPercent: saturated,
 		}
 }

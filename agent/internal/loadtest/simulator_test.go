@@ -6,7 +6,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/hollownode"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 func TestLateHeartbeats(t *testing.T) {
@@ -20,13 +24,32 @@ func TestLateHeartbeats(t *testing.T) {
 	hollow := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 	s.heartbeats([]coordinationv1.Lease{lease("a", 19*time.Second), lease("b", 21*time.Second), lease("c", time.Hour), lease("real", time.Hour), {ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
 		hollow, map[string]bool{"c": true}, now)
-	report, _ := s.report(0, 0)
-	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1))))
+	report, _ := s.report([]string{"b", "c"}, 0, 0)
+	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1)), HaveField("LateKubelets", BeEquivalentTo(1))))
 	s.heartbeats([]coordinationv1.Lease{lease("b", 0), lease("c", time.Hour)}, hollow, nil, now)
-	report, _ = s.report(0, 0)
+	report, _ = s.report([]string{"b", "c"}, 0, 0)
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1))),
 		"one that was late once was late, and one that was disrupted does not count any more")
 	s.heartbeats(nil, hollow, map[string]bool{"b": true}, now)
-	report, _ = s.report(0, 0)
-	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero())))
+	report, _ = s.report([]string{"b", "c"}, 0, 0)
+	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero()), HaveField("LateKubelets", BeZero())))
+}
+
+func TestLateKubelets(t *testing.T) {
+	g := NewWithT(t)
+	nodes := newNodeTracker(func(measure.Key, time.Duration, time.Time) {})
+	node := func(name string, status corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: hollownode.KubeletLate, Status: status}}},
+		}
+	}
+	nodes.observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, true, time.Now())
+	nodes.observe(node("before", corev1.ConditionFalse), true, time.Now())
+	g.Expect(nodes.lateKubelets()).To(BeEmpty())
+	nodes.observe(node("late", corev1.ConditionTrue), false, time.Now())
+	nodes.observe(node("late", corev1.ConditionFalse), false, time.Now())
+	nodes.observe(node("gone", corev1.ConditionTrue), false, time.Now())
+	nodes.gone("gone")
+	g.Expect(nodes.lateKubelets()).To(Equal([]string{"gone", "late"}), "one that was late once was late")
 }

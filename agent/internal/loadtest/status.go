@@ -109,7 +109,7 @@ func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alph
 	recorder := x.engine.recorder
 	status.Thresholds = recorder.evaluate(run.Spec.Thresholds)
 	status.Errors = recorder.failures()
-	simulator, _ := x.simulator.report(recorder.requests.Load(), recorder.late.Load())
+	simulator, _ := x.simulator.report(x.engine.nodes.lateKubelets(), recorder.requests.Load(), recorder.late.Load())
 	status.Simulator = &simulator
 	status.Histograms, status.Series, err = recorder.encode()
 	return err
@@ -123,7 +123,7 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	x.mu.Lock()
 	finish, failure, notes := metav1.NewTime(x.finish), x.failure, x.notes
 	x.mu.Unlock()
-	_, facts := x.simulator.report(x.engine.recorder.requests.Load(), x.engine.recorder.late.Load())
+	_, facts := x.simulator.report(x.engine.nodes.lateKubelets(), x.engine.recorder.requests.Load(), x.engine.recorder.late.Load())
 	status.Progress.Step = ""
 	status.EndTime, status.Failure = &finish, failure
 	status.Invalid, status.Notes = invalidity(facts), notes

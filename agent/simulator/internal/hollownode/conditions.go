@@ -1,14 +1,25 @@
 package hollownode
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/kubelet"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/disrupt"
 )
+
+// addStatusSetter lets a kubelet that does not run yet call set with its Node before it reports the status.
+func addStatusSetter(k *kubelet.Kubelet, set func(context.Context, *corev1.Node) error) error {
+	setters, err := getField[[]func(context.Context, *corev1.Node) error](k, nodeStatusSetters)
+	if err != nil {
+		return err
+	}
+	return setField(k, nodeStatusSetters, append(setters, set))
+}
 
 // conditions puts conditions of disruptions on a Node, and takes them away. A Node keeps its conditions while its process is
 // restarted, so those of disruptions are known by their messages.

@@ -78,11 +78,7 @@ func (d *disruption) attach(k *kubelet.Kubelet) error {
 	if err != nil {
 		return err
 	}
-	setters, err := getField[[]func(context.Context, *corev1.Node) error](k, nodeStatusSetters)
-	if err != nil {
-		return err
-	}
-	if err := setField(k, nodeStatusSetters, append(setters, d.setConditions)); err != nil {
+	if err := addStatusSetter(k, d.setConditions); err != nil {
 		return err
 	}
 	d.mu.Lock()

@@ -128,6 +128,13 @@ func (n *node) build(ctx context.Context, config *rest.Config) (*kubelet.Kubelet
 	if err := n.disruption.attach(built); err != nil {
 		return nil, nil, fmt.Errorf("preparing the kubelet for disruptions: %w", err)
 	}
+	queue, err := watchWorkQueue(built, n.runtime.Gate())
+	if err == nil {
+		err = addStatusSetter(built, queue.setCondition)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching the kubelet's work queue: %w", err)
+	}
 	n.pods.use(built.GetPodByName)
 	return built, dependencies, nil
 }

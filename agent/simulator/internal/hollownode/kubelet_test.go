@@ -74,6 +74,7 @@ func TestKubelet(t *testing.T) {
 	}
 	checkSandboxStatusIsOrdered(t, k)
 	checkPressure(t, k, n.disruption)
+	checkWorkQueueIsWatched(t, k, n.runtime.Gate())
 	checkHooksAreKept(t, k)
 	checkProbesAreKept(t, k, n.runtime)
 	if !utilfeature.DefaultFeatureGate.Enabled(features.PodCertificateRequest) {

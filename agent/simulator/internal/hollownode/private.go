@@ -42,7 +42,11 @@ var (
 	evictionConditions = private{"evictionManager.nodeConditions",
 		"a disruption puts pressure on a node of which nothing is used up, and pods are admitted by it"}
 	nodeStatusSetters = private{"setNodeStatusFuncs",
-		"the conditions of a disruption are reported with those of the kubelet"}
+		"the conditions of a disruption, and of a kubelet that is late, are reported with those of the kubelet"}
+	workQueueLock = private{"workQueue.lock",
+		"it guards the queue of the pods that are due"}
+	workQueueItems = private{"workQueue.queue",
+		"a kubelet whose queue is late measures its machine, and says so on its Node"}
 	enabledFeatures = private{"enabled",
 		"the feature gates refuse to turn off user namespaces, for which a kubelet reads /etc/passwd, which an image from scratch does not have"}
 )
