@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ type bed struct {
 	namespace string
 	config    *rest.Config
 
+	// looks counts how often the agent has looked at heartbeats.
+	looks atomic.Int32
+
 	mu     sync.Mutex
 	frozen error
 	kill   context.CancelFunc
@@ -61,7 +65,11 @@ func (b *bed) gate(inner http.RoundTripper) http.RoundTripper {
 		if err := b.Check(); err != nil && request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/status") {
 			return nil, err
 		}
-		return inner.RoundTrip(request)
+		response, err := inner.RoundTrip(request)
+		if strings.HasSuffix(request.URL.Path, "/leases") && err == nil {
+			b.looks.Add(1)
+		}
+		return response, err
 	})
 }
 

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -52,4 +54,26 @@ func TestLateKubelets(t *testing.T) {
 	nodes.observe(node("gone", corev1.ConditionTrue), false, time.Now())
 	nodes.gone("gone")
 	g.Expect(nodes.lateKubelets()).To(Equal([]string{"gone", "late"}), "one that was late once was late")
+}
+
+func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {
+	b := newBed(t)
+	name := b.namespace
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.HollowNodeLabel: "true"}}}
+	b.Expect(b.admin.Create(t.Context(), node)).To(Succeed())
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &now},
+	}
+	b.Expect(b.admin.Create(t.Context(), lease)).To(Succeed())
+	t.Cleanup(func() {
+		_ = b.admin.Delete(context.Background(), lease)
+		_ = b.admin.Delete(context.Background(), node)
+	})
+	run := b.create("short", configMap, nil, waits(3*time.Second))
+	b.Eventually(b.looks.Load).Should(BeEquivalentTo(1), "the first look")
+	before := metav1.NewMicroTime(now.Add(-time.Hour))
+	lease.Spec.RenewTime = &before
+	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed())
+	b.Expect(b.over(run).Simulator).To(HaveValue(HaveField("LateHeartbeats", BeEquivalentTo(1))))
 }

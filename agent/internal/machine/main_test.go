@@ -81,6 +81,8 @@ type bed struct {
 	failure error
 	// conflicts counts writes that met another writer.
 	conflicts int
+	// repeated counts reconciliations that were made again for a conflict.
+	repeated int
 	// hubWrites are the agent's successful writes to Machines, as "verb" or "verb/status".
 	hubWrites []string
 }
@@ -273,6 +275,9 @@ func (b *bed) reconcile(machine *v1alpha1.Machine) (result reconcile.Result) {
 		b.conflicts = 0
 		var err error
 		result, err = b.tryReconcile(machine)
+		if b.conflicts > 0 {
+			b.repeated++
+		}
 		return b.conflicts == 0, err
 	}).WithTimeout(agenttest.Wait).Should(BeTrue(), "a conflict that does not end")
 	b.read(machine)

@@ -47,6 +47,7 @@ func TestUpdateInPlace(t *testing.T) {
 		pod := b.pod(machine.Name, "web")
 		b.change(machine, `{"size":2}`)
 		b.writes()
+		repeated := b.repeated
 
 		b.reconcile(machine)
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineUpdating))
@@ -71,7 +72,8 @@ func TestUpdateInPlace(t *testing.T) {
 		b.Expect(machine.Status.NodeRef.UID).To(Equal(node.UID), "the node is the same")
 		b.Expect(machine).NotTo(HaveField("Status.Conditions", ContainElement(HaveField("Type", v1alpha1.MachineDrainedCondition))))
 		writes := b.writes()
-		b.Expect(len(writes)).To(BeNumerically("<=", 4), "draining, updating, not ready, through: %v; %+v", writes, machine.Status.Conditions)
+		// A conflict with the node controller, which writes to Nodes as well, breaks a reconciliation off after a part of it.
+		b.Expect(len(writes)).To(BeNumerically("<=", 4+b.repeated-repeated), "draining, updating, not ready, through: %v; %+v", writes, machine.Status.Conditions)
 		b.Expect(b.events()).To(HaveExactElements(ContainSubstring("Normal Draining"), ContainSubstring("Normal Updating"), ContainSubstring("Normal Updated")))
 	})
 	t.Run("should know its own cordon, and that it took it back, while the cache does not", func(t *testing.T) {
