@@ -3,6 +3,7 @@ package loadtest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ type chart struct {
 type line struct {
 	Cluster  string
 	Number   int
-	P50, P99 string
+	// P50 and P99 are the points of each part of the line. Where nothing was measured for a while, there is no line.
+	P50, P99 []string
 	Dots     []dot
 }
 
@@ -161,14 +163,33 @@ func (c *chart) y(value time.Duration) string {
 func (c *chart) line(number int, cluster string, points []v1alpha1.LoadPoint, offset int32) line {
 	l := line{Cluster: cluster, Number: number}
 	var p50, p99 []string
-	for _, point := range points {
+	part := func() {
+		if len(p50) > 0 {
+			l.P50, l.P99 = append(l.P50, strings.Join(p50, " ")), append(l.P99, strings.Join(p99, " "))
+		}
+		p50, p99 = nil, nil
+	}
+	longest := longestGap(points)
+	for i, point := range points {
+		if i > 0 && point.Seconds-points[i-1].Seconds > longest {
+			part()
+		}
 		x := c.x(offset + point.Seconds)
 		p50 = append(p50, x+","+c.y(point.P50.Duration))
 		p99 = append(p99, x+","+c.y(point.P99.Duration))
 		l.Dots = append(l.Dots, dot{x, c.y(point.P99.Duration), fmt.Sprintf("%s at %ds: p50 %s, p99 %s of %d", cluster, offset+point.Seconds, short(point.P50), short(point.P99), point.Count)})
 	}
-	l.P50, l.P99 = strings.Join(p50, " "), strings.Join(p99, " ")
+	part()
 	return l
+}
+
+// longestGap is over how many seconds a line goes on: one point may be missing.
+func longestGap(points []v1alpha1.LoadPoint) int32 {
+	shortest := int32(math.MaxInt32 / 2)
+	for i := 1; i < len(points); i++ {
+		shortest = min(shortest, points[i].Seconds-points[i-1].Seconds)
+	}
+	return 2 * shortest
 }
 
 // marks shows when Nodes failed, as long as they did.
