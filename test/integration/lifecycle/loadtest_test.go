@@ -170,4 +170,51 @@ var _ = Describe("A LoadTestRun", func() {
 		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
 		expectNothingLeft(ctx, run)
 	}, SpecTimeout(7*fleettest.Patience))
+
+	It("should go on while its hub is killed, and be merged by the one that comes after", func(ctx SpecContext) {
+		testenv.Long(GinkgoTB())
+		onPool(ctx, "hubless", 1)
+		const during = 20 * time.Second
+		test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: "hubless"}, Spec: v1alpha1.LoadTestSpec{
+			ClusterSelector: &metav1.LabelSelector{},
+			Load: &v1alpha1.Load{
+				Templates: []v1alpha1.LoadTemplate{{Name: "pod", Object: fmt.Sprintf(loadPod, "hubless")}},
+				Steps: []v1alpha1.LoadStep{
+					{Name: "before", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "pod", Replicas: 3, Wait: v1alpha1.LoadWaitReady}}},
+					{Name: "during", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: during}}}},
+					{Name: "after", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadCreate, Template: "pod", Replicas: 2, Wait: v1alpha1.LoadWaitReady}}},
+				},
+			},
+		}}
+		Expect(fleet.HubClient.Create(ctx, test)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(fleet.HubClient.Delete(ctx, test))).To(Succeed())
+		})
+		run := &v1alpha1.LoadTestRun{}
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			runs := &v1alpha1.LoadTestRunList{}
+			g.Expect(fleet.HubClient.List(ctx, runs, client.MatchingLabels{v1alpha1.LoadTestNameLabel: test.Name})).To(Succeed())
+			g.Expect(runs.Items).To(HaveLen(1))
+			run = &runs.Items[0]
+			g.Expect(run.Status.Progress.Steps).To(BeEquivalentTo(1))
+		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
+		mend, err := fleet.Break(ctx, fleettest.Fault{Part: fleettest.Hub, Way: fleettest.Kill}, fleet.Members[0])
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+			g.Expect(run.Status.Phase).To(Equal(v1alpha1.LoadTestCompleted), run.Status.Message)
+		}).WithTimeout(2*fleettest.Patience).Should(Succeed(), "the agent needs no hub for its run")
+		Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(test), test)).To(Succeed())
+		Expect(test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseRunning), "no hub has seen the end")
+
+		Expect(mend(ctx)).To(Succeed())
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(fleet.Supervise(ctx)).To(Succeed())
+			g.Expect(fleet.HubClient.Get(ctx, client.ObjectKeyFromObject(test), test)).To(Succeed())
+			g.Expect(test.Status.Phase).To(Equal(v1alpha1.LoadTestPhaseCompleted), test.Status.Message)
+		}).WithTimeout(2 * fleettest.Patience).Should(Succeed())
+		Expect(test.Status).To(And(HaveField("Completed", BeEquivalentTo(1)), HaveField("Partial", BeFalse()), HaveField("Progress.PodsReady", BeEquivalentTo(5))))
+		Expect(test.Status.Results).To(ContainElement(HaveField("LoadLatency", And(HaveField("Measurement", v1alpha1.LoadPodReady), HaveField("Count", BeEquivalentTo(5))))))
+		expectNothingLeft(ctx, run)
+	}, SpecTimeout(7*fleettest.Patience))
 })

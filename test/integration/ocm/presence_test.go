@@ -172,6 +172,10 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 			rollOutByPlacement(ctx)
 		}, SpecTimeout(timeout))
 
+		It("should have a Placement choose the clusters of a LoadTest", func(ctx SpecContext) {
+			loadByPlacement(ctx)
+		}, SpecTimeout(timeout))
+
 		Describe("with its webhooks", Ordered, func() {
 			// Mirrors of these Clusters were made before the webhooks.
 			var changed, refused string
