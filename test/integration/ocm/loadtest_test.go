@@ -44,7 +44,7 @@ func loadByPlacement(ctx context.Context) {
 	}).WithTimeout(timeout).Should(HaveField("Phase", BeElementOf(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadTestPhaseFailed)))
 	Expect(test.Status).To(And(
 		HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Completed", BeEquivalentTo(2)), HaveField("Progress.Requests", BeEquivalentTo(10)),
-	), test.Status.Message)
+	), "%s %v", test.Status.Message, test.Status.Failures)
 	runs := &v1alpha1.LoadTestRunList{}
 	Expect(api.List(ctx, runs, client.MatchingLabels{v1alpha1.LoadTestNameLabel: test.Name})).To(Succeed())
 	var loaded []string

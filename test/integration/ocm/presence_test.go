@@ -173,6 +173,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 		}, SpecTimeout(timeout))
 
 		It("should have a Placement choose the clusters of a LoadTest", func(ctx SpecContext) {
+			Expect(config.Apply(ctx, environment.Client, config.RBAC, "rbac/agent-load-tests")).To(Succeed())
 			loadByPlacement(ctx)
 		}, SpecTimeout(timeout))
 
