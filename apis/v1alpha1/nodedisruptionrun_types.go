@@ -127,34 +127,34 @@ type DisruptionTiming struct {
 	// startAfter is how long after its creation the run begins. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +optional
 	StartAfter metav1.Duration `json:"startAfter,omitzero"`
 	// duration is how long it lasts from then on, 1s to 720h. Then everything is restored, whether the agent and any API server
 	// are there or not.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timing.duration: must be from 1s to 720h"
 	// +required
 	Duration metav1.Duration `json:"duration"`
 	// healthyFor is how long the Nodes are well before each window. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +optional
 	HealthyFor metav1.Duration `json:"healthyFor,omitzero"`
 	// unhealthyFor is how long a window is, 1s at least. Default: one window until the end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +optional
 	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
 	// jitter is up to how much later a window begins and ends, different for each window and Node. With more than one
 	// window it is at most healthyFor. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +optional
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
@@ -199,7 +199,7 @@ type DisruptionExpectation struct {
 	// looks every 5 seconds, and what it sees counts from then.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,9}ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
 	// +required
 	Within metav1.Duration `json:"within"`
 }

@@ -148,7 +148,19 @@ func startFleet(ctx context.Context, opts options) (*localfleet.Fleet, func() er
 		stop()
 		return nil, nil, err
 	}
-	return fleet, func() error { defer stop(); return fleet.Down() }, nil
+	// With many Machines at once, the hub may be too slow to renew its lease, and ends.
+	keeping, release := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		fleet.Keep(keeping)
+	}()
+	return fleet, func() error {
+		defer stop()
+		release()
+		<-kept
+		return fleet.Down()
+	}, nil
 }
 
 // traces starts a receiver for the traces of hub and agents, and returns their flags for it.

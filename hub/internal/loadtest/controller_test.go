@@ -122,6 +122,29 @@ func TestATestIsCarriedOutAndMerged(t *testing.T) {
 	f.Expect(beside.Items).To(HaveEach(HaveField("Spec.Paused", true)))
 }
 
+// TestTheAPIServerTakesWhatFollowsFromATest: durations are written by Go, which makes 1.5s of 1500ms, and of what is computed.
+func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
+	for _, name := range PresetNames() {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+				spec.Preset = &v1alpha1.LoadPreset{Name: name, QPS: 7, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}
+			})
+			f.Expect(f.reconcile()).To(Succeed())
+			f.Expect(f.runs()).To(HaveLen(1), "%v", f.status().Failures)
+		})
+	}
+	t.Run("a load of its own", func(t *testing.T) {
+		f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
+			spec.Preset, spec.Load = nil, &v1alpha1.Load{
+				Steps:      []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}}}},
+				Thresholds: []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: 2500 * time.Microsecond}}},
+			}
+		})
+		f.Expect(f.reconcile()).To(Succeed())
+		f.Expect(f.runs()).To(HaveLen(1), "%v", f.status().Failures)
+	})
+}
+
 func TestAClusterWhoseRunIsRefusedStopsNoOtherAndIsLeftOutInTheEnd(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	f.refuse[f.clusters[1].Name] = true

@@ -54,7 +54,7 @@ var presets = map[string]preset{
 		templates: []v1alpha1.LoadTemplate{podTemplate, configMapTemplate, secretTemplate}, steps: mix,
 	},
 	Density: {
-		defaults: defaults(0, 10, 10, time.Minute, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startHoldAndStop,
+		defaults: defaults(0, 10, 5, time.Minute, podReadyIn(5*time.Second)), templates: []v1alpha1.LoadTemplate{podTemplate}, steps: startHoldAndStop,
 	},
 }
 

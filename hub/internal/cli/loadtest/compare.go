@@ -20,14 +20,17 @@ import (
 // leastDifference is a difference that counts for nothing, however much it is of 100: requests are answered within milliseconds.
 const leastDifference = 10 * time.Millisecond
 
+// leastDifferenceByObject is that of times which are whole seconds.
+const leastDifferenceByObject = time.Second
+
 func newCompare(hub *cmdutil.Hub) *cobra.Command {
 	baseline, tolerance := "", "10%"
 	command := &cobra.Command{
 		Use: "compare NAME --baseline FILE", Short: "Compare what a LoadTest has measured with an earlier one",
 		Long: `Compare the p50 and p99 that a LoadTest has measured over all clusters with those of an earlier one, of which report -o json has
-written a file. One that is longer by more than --tolerance, and by more than 10ms, is a regression. The exit code is 5 then, and
-also if something was measured in the baseline only. APIServerRequest is shown and not judged, because it is known by the bounds of
-buckets only.`,
+written a file. One that is longer by more than --tolerance, and by more than 10ms, is a regression; for PodReadyByObject, whose times
+are whole seconds, by more than 1s. The exit code is 5 then, and also if something was measured in the baseline only. APIServerRequest
+is shown and not judged, because it is known by the bounds of buckets only.`,
 		Example: `  kubectl hollow loadtest report monday -o json --file baseline.json
   kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
@@ -110,7 +113,7 @@ func comparison(before, now []v1alpha1.LoadTestResult, percent float64) (*metav1
 		result := "ok"
 		if !judged {
 			result = "-"
-		} else if longer(old.P50, found.P50, percent) || longer(old.P99, found.P99, percent) {
+		} else if longer(old.Measurement, old.P50, found.P50, percent) || longer(old.Measurement, old.P99, found.P99, percent) {
 			regressions++
 			result = "regression"
 		}
@@ -126,8 +129,12 @@ func comparison(before, now []v1alpha1.LoadTestResult, percent float64) (*metav1
 	return table, regressions
 }
 
-func longer(before, now metav1.Duration, percent float64) bool {
-	return now.Duration-before.Duration > leastDifference && float64(now.Duration) > float64(before.Duration)*(1+percent/100)
+func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, percent float64) bool {
+	least := leastDifference
+	if measurement == v1alpha1.LoadPodReadyByObject {
+		least = leastDifferenceByObject
+	}
+	return now.Duration-before.Duration > least && float64(now.Duration) > float64(before.Duration)*(1+percent/100)
 }
 
 func delta(before, now metav1.Duration) string {

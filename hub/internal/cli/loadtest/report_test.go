@@ -183,6 +183,14 @@ func TestCompare(t *testing.T) {
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "pods", 100*time.Millisecond)}, {LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "nodes", time.Second)}},
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadAPIServerRequest, "GET", "pods", 200*time.Millisecond)}}, 0, "+100.0%",
 		},
+		"the next second of times in objects": {
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", time.Second)}},
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 2*time.Second)}}, 0, "+100.0%",
+		},
+		"two seconds more in objects": {
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", time.Second)}},
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 3*time.Second)}}, 1, "regression",
+		},
 		"new":          {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
 		"from nothing": {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
 	} {
