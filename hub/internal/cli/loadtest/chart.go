@@ -39,8 +39,8 @@ type chart struct {
 }
 
 type line struct {
-	Cluster  string
-	Number   int
+	Cluster string
+	Number  int
 	// P50 and P99 are the points of each part of the line. Where nothing was measured for a while, there is no line.
 	P50, P99 []string
 	Dots     []dot
