@@ -20,8 +20,9 @@ import (
 // leastDifference is a difference that counts for nothing, however much it is of 100: requests are answered within milliseconds.
 const leastDifference = 10 * time.Millisecond
 
-// leastDifferenceByObject is that of times which are whole seconds.
-const leastDifferenceByObject = time.Second
+// leastDifferenceByObject is that of times which are whole seconds, as precise as a histogram keeps them: the next second counts for
+// nothing.
+const leastDifferenceByObject = 1500 * time.Millisecond
 
 func newCompare(hub *cmdutil.Hub) *cobra.Command {
 	baseline, tolerance := "", "10%"

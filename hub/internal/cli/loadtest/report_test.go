@@ -185,7 +185,7 @@ func TestCompare(t *testing.T) {
 		},
 		"the next second of times in objects": {
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", time.Second)}},
-			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 2*time.Second)}}, 0, "+100.0%",
+			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 2001*time.Millisecond)}}, 0, "+100.1%",
 		},
 		"two seconds more in objects": {
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", time.Second)}},
