@@ -108,8 +108,9 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 	@go test -count=1 -vet=off -run '^$$' -bench 500Clusters ./hub/internal/fleet
 
 .PHONY: bench-load
-bench-load: build ## Measure a load test: 10 clusters with 20 machines and 100 pods each, and what it costs.
+bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 machines and 100 pods each, and one cluster whose machine keeps up.
 	@go run ./test/bench load --clusters=10 --machines=20 --pods=100
+	@go run ./test/bench load --clusters=1 --machines=5 --pods=200 --qps=2
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.
