@@ -107,7 +107,15 @@ func (b *bed) startWith(restricted *rest.Config) {
 	b.Expect(err).NotTo(HaveOccurred())
 	nodes, err := cache.New(b.config, cache.Options{Scheme: scheme, Mapper: clients.Mapper()})
 	b.Expect(err).NotTo(HaveOccurred())
-	go func() { _ = nodes.Start(ctx) }()
+	var group sync.WaitGroup
+	runs := func(what string, start func(context.Context) error) {
+		group.Go(func() {
+			if err := start(ctx); err != nil {
+				b.t.Errorf("running %s: %v", what, err)
+			}
+		})
+	}
+	runs("the cache of Nodes", nodes.Start)
 	target, err := kubernetes.NewForConfig(clients.Gated(restricted, b.gate))
 	b.Expect(err).NotTo(HaveOccurred())
 	c, err := New(Deps{
@@ -120,9 +128,10 @@ func (b *bed) startWith(restricted *rest.Config) {
 	b.Expect(err).NotTo(HaveOccurred())
 	c.idle, c.busyFor = 200*time.Millisecond, 200*time.Millisecond
 	dead := b.dead
+	runs("the controller", c.Start)
 	go func() {
 		defer close(dead)
-		_ = c.Start(ctx)
+		group.Wait()
 	}()
 }
 
