@@ -109,7 +109,8 @@ type NodeDisruptionStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Expectations []ExpectationResult `json:"expectations,omitempty"`
-	// verdict is Failed as soon as one run's is, and Passed when those of all runs are. Empty otherwise.
+	// verdict is Failed as soon as one run's is or one run could not be carried out, Passed when those of all runs are, and Unknown when
+	// all runs are over and none has failed, but one is Unknown. Empty otherwise.
 	// +optional
 	Verdict DisruptionVerdict `json:"verdict,omitempty"`
 	// failures are the clusters whose runs have failed, by name, 20 at most.

@@ -195,8 +195,9 @@ type DisruptionExpectation struct {
 	// taint that the Node has to have. For the type Taint.
 	// +optional
 	Taint *ExpectedTaint `json:"taint,omitempty"`
-	// within is how long it may take from the beginning of the fault on the Node, and ends before the run does. The agent
-	// looks every 5 seconds, and what it sees counts from then.
+	// within is how long it may take from the beginning of the fault on the Node, and ends before the run does. Time in which the
+	// agent is frozen does not count. Conditions, taints and deletions of Machines count from the times that the objects have,
+	// evictions from when the agent sees them, which looks every 5 seconds.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
@@ -291,8 +292,8 @@ type NodeDisruptionRunStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Expectations []ExpectationResult `json:"expectations,omitempty"`
-	// verdict is Passed when every expectation was met on every Node that was hit, and Failed as soon as one was missed. Empty
-	// as long as neither is known, and without expectations.
+	// verdict is Passed when every expectation was met on every Node that was hit, Failed as soon as one was missed, and Unknown when the
+	// run is over and the agent was frozen for so long that it could not see one. Empty before that, and without expectations.
 	// +optional
 	Verdict DisruptionVerdict `json:"verdict,omitempty"`
 	// conditions: Ready, which is True when the run is over, Reconciling and Stalled.
@@ -305,13 +306,17 @@ type NodeDisruptionRunStatus struct {
 
 // DisruptionVerdict says whether expectations were met.
 //
-// +kubebuilder:validation:Enum=Passed;Failed
+// +kubebuilder:validation:Enum=Passed;Failed;Unknown
 type DisruptionVerdict string
 
 // The values of DisruptionVerdict.
 const (
+	// DisruptionPassed: every expectation was met.
 	DisruptionPassed DisruptionVerdict = "Passed"
+	// DisruptionMissed: one was not met in time.
 	DisruptionMissed DisruptionVerdict = "Failed"
+	// DisruptionUnknown: none is known to be missed, and one could not be seen.
+	DisruptionUnknown DisruptionVerdict = "Unknown"
 )
 
 // ExpectationResult counts the Nodes on which an expectation is met.
@@ -328,6 +333,9 @@ type ExpectationResult struct {
 	// pending is on how many it is not known yet.
 	// +required
 	Pending int32 `json:"pending"`
+	// unknown is on how many it could not be seen, because the agent was frozen or did not run. Only when the run is over.
+	// +optional
+	Unknown int32 `json:"unknown,omitempty"`
 }
 
 // DisruptedNode is what is known of one Node.

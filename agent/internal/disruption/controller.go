@@ -48,9 +48,17 @@ type Deps struct {
 	HostNamespace string
 	// Target lists the pods of Nodes, when their eviction is expected.
 	Target kubernetes.Interface
-	Freeze freeze.Checker
+	Freeze Freeze
 	Clock  clock.Clock
 	Log    logr.Logger
+}
+
+// Freeze is what has to be known of the freeze: a *freeze.Monitor.
+type Freeze interface {
+	freeze.Checker
+	freeze.Downtime
+	// Answered is when an API server last gave a good answer.
+	Answered(scope freeze.Scope) time.Time
 }
 
 // Controller carries runs out. It reads at an interval: what it waits for are mostly times.
@@ -129,7 +137,7 @@ func (c *Controller) Work(ctx context.Context) error {
 // what concerns single objects and stops no other one.
 func (c *Controller) observe(ctx context.Context, runs []v1alpha1.NodeDisruptionRun) (World, []error, error) {
 	world := World{
-		Now: c.Clock.Now(), Frozen: c.Freeze.Check() != nil,
+		Now: c.Clock.Now(), Frozen: c.Freeze.Check() != nil, Downtime: c.Freeze.FrozenSince, Answered: c.Freeze.Answered(freeze.Target),
 		Nodes: map[string]*corev1.Node{}, Pods: map[string]Pod{}, Unreadable: map[string]bool{}, Evictable: map[string]int32{},
 	}
 	var problems []error

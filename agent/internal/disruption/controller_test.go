@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -49,6 +50,12 @@ func (b *bed) Check() error {
 	defer b.mu.Unlock()
 	return b.frozen
 }
+
+// FrozenSince implements freeze.Downtime.
+func (b *bed) FrozenSince(time.Time) time.Duration { return 0 }
+
+// Answered says that the API server always answers.
+func (b *bed) Answered(freeze.Scope) time.Time { return b.clock.Now() }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

@@ -34,6 +34,10 @@ type World struct {
 	Now time.Time
 	// Frozen is that the agent acts on nothing.
 	Frozen bool
+	// Downtime is how much of the time since then does not count, because the agent was frozen or did not run. Nil for none.
+	Downtime func(since time.Time) time.Duration
+	// Answered is when the cluster's API server last gave a good answer: what was to be seen later than that is not known.
+	Answered time.Time
 	// Runs, Machines, Nodes and Pods are those of the cluster. Nodes and Pods are found by the Machine's name.
 	Runs     []v1alpha1.NodeDisruptionRun
 	Machines []v1alpha1.Machine
@@ -163,6 +167,7 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 	default:
 		w.follow(run, &status)
 		status.Phase, status.Message = w.progress(run, &status)
+		status.Expectations = results(run, status.Nodes, over(status.Phase))
 	}
 	status.Verdict = verdict(run, &status)
 	status.Message = conditions.Shorten(status.Message, conditions.MaxMessage)
@@ -173,10 +178,13 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 // progress is the phase of a run that has begun, and what there is to say about it.
 func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
 	begins, ends := status.StartTime.Time, status.EndTime.Time
+	waited := w.Now.Sub(ends) - w.frozenSince(ends)
 	switch ill := status.Observed - status.Recovered; {
-	case !w.Now.Before(ends) && (ill == 0 || !w.Now.Before(ends.Add(recovery))):
+	case !w.Now.Before(ends) && (w.Frozen || w.Answered.Before(ends)):
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
+	case !w.Now.Before(ends) && (ill == 0 || waited >= recovery):
 		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
-			status.Injected, status.Selected, status.Observed, status.Recovered)
+			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
 	case !w.Now.Before(ends):
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
 	case run.Spec.Paused:
@@ -186,4 +194,21 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
 	}
+}
+
+// frozenSince is how much of the time since then does not count.
+func (w *World) frozenSince(then time.Time) time.Duration {
+	if w.Downtime == nil {
+		return 0
+	}
+	return w.Downtime(then)
+}
+
+// unseen says for how long the agent saw nothing while the faults were there; empty if it saw everything.
+func (w *World) unseen(begins, ends time.Time) string {
+	frozen := (w.frozenSince(begins) - w.frozenSince(ends)).Round(time.Second)
+	if frozen <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; for %s of it the agent was frozen or did not run, and saw nothing", frozen)
 }

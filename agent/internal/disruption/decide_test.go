@@ -20,7 +20,7 @@ var begin = time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC)
 
 // world has so many Machines with Ready Nodes.
 func world(machines int) *World {
-	w := &World{Now: begin, Nodes: map[string]*corev1.Node{}, Pods: map[string]Pod{}}
+	w := &World{Now: begin, Answered: begin, Nodes: map[string]*corev1.Node{}, Pods: map[string]Pod{}}
 	for i := range machines {
 		name := fmt.Sprintf("m%02d", i)
 		w.Machines = append(w.Machines, v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"i": fmt.Sprint(i), v1alpha1.MachineDeploymentNameLabel: "workers"}}})
@@ -62,7 +62,11 @@ func (w *World) work() Decision {
 	return d
 }
 
-func (w *World) pass(d time.Duration) { w.Now = w.Now.Add(d) }
+// pass lets time go by, in which the API server answers.
+func (w *World) pass(d time.Duration) {
+	w.Now = w.Now.Add(d)
+	w.Answered = w.Now
+}
 
 // planned are the Machines whose pods have a plan.
 func (w *World) planned() []string {

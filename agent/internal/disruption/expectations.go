@@ -4,18 +4,23 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	nodes "github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// expect notes which expectations are met on a Node, and which can not be any more. What is noted stays.
+// expect notes which expectations are met on a Node, and which can not be any more. What is noted stays. While the API server
+// does not answer nothing is missed: what it would show is not known.
 func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) {
 	if w.Frozen || node.InjectedAt == nil {
 		return
+	}
+	late := func(at time.Time, within time.Duration) bool {
+		frozen := w.frozenSince(node.InjectedAt.Time) - w.frozenSince(at)
+		return at.Sub(node.InjectedAt.Time)-frozen > within
 	}
 	for i, expectation := range run.Spec.Expectations {
 		number := int32(i)
@@ -27,11 +32,11 @@ func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disrupted
 		if slices.Contains(node.Met, number) || slices.Contains(node.Missed, number) || noPods(expectation, node) {
 			continue
 		}
-		late := w.Now.After(node.InjectedAt.Add(expectation.Within.Duration))
-		switch met := w.isMet(expectation, node); {
-		case met && !late:
+		switch at, known := w.metAt(expectation, node); {
+		case !known:
+		case !at.IsZero() && !late(at, expectation.Within.Duration):
 			node.Met = append(node.Met, number)
-		case late:
+		case !at.IsZero() || late(w.Answered, expectation.Within.Duration):
 			node.Missed = append(node.Missed, number)
 		}
 	}
@@ -69,29 +74,81 @@ func noPods(expectation v1alpha1.DisruptionExpectation, node *v1alpha1.Disrupted
 	return expectation.Type == v1alpha1.ExpectPodsEvicted && node.Pods != nil && *node.Pods == 0
 }
 
-// isMet tells whether an expectation is met on a Node now.
-func (w *World) isMet(expectation v1alpha1.DisruptionExpectation, disrupted *v1alpha1.DisruptedNode) bool {
-	node := w.Nodes[disrupted.Name]
+// metAt is since when an expectation is met on a Node: by the time that the object itself has, or since now. It is zero while it is
+// not met; known is false if what it rests on could not be read.
+func (w *World) metAt(expectation v1alpha1.DisruptionExpectation, disrupted *v1alpha1.DisruptedNode) (at time.Time, known bool) {
 	switch expectation.Type {
 	case v1alpha1.ExpectCondition:
-		want := expectation.Condition
-		return want != nil && node != nil && nodes.HasCondition(node, corev1.NodeConditionType(want.Type), corev1.ConditionStatus(cmp.Or(want.Status, metav1.ConditionTrue)))
+		return w.conditionSince(disrupted.Name, expectation.Condition), true
 	case v1alpha1.ExpectTaint:
-		want := expectation.Taint
-		return want != nil && node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Key == want.Key && (want.Effect == "" || string(t.Effect) == want.Effect)
-		})
+		return w.taintSince(disrupted.Name, expectation.Taint), true
 	case v1alpha1.ExpectPodsEvicted:
 		pods, known := w.Evictable[disrupted.Name]
-		return known && pods == 0
+		if !known || pods > 0 {
+			return time.Time{}, known
+		}
+		return w.Now, true
 	case v1alpha1.ExpectMachineReplaced:
-		return !slices.ContainsFunc(w.Machines, func(m v1alpha1.Machine) bool { return m.Name == disrupted.Name && m.DeletionTimestamp == nil })
+		return w.replacedSince(disrupted.Name), true
 	}
-	return false
+	return time.Time{}, true
 }
 
-// results counts the Nodes on which each expectation is met.
-func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode) []v1alpha1.ExpectationResult {
+func (w *World) conditionSince(name string, want *v1alpha1.ExpectedCondition) time.Time {
+	node := w.Nodes[name]
+	if node == nil || want == nil {
+		return time.Time{}
+	}
+	status := corev1.ConditionStatus(cmp.Or(want.Status, metav1.ConditionTrue))
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; string(c.Type) == want.Type && c.Status == status {
+			return w.since(c.LastTransitionTime)
+		}
+	}
+	return time.Time{}
+}
+
+func (w *World) taintSince(name string, want *v1alpha1.ExpectedTaint) time.Time {
+	node := w.Nodes[name]
+	if node == nil || want == nil {
+		return time.Time{}
+	}
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		if t.Key != want.Key || want.Effect != "" && string(t.Effect) != want.Effect {
+			continue
+		}
+		if t.TimeAdded == nil {
+			return w.Now
+		}
+		return w.since(*t.TimeAdded)
+	}
+	return time.Time{}
+}
+
+func (w *World) replacedSince(name string) time.Time {
+	for i := range w.Machines {
+		if machine := &w.Machines[i]; machine.Name == name {
+			if machine.DeletionTimestamp == nil {
+				return time.Time{}
+			}
+			return w.since(*machine.DeletionTimestamp)
+		}
+	}
+	return w.Now
+}
+
+// since is the time that an object has for a change, or now if it has none or one that is yet to come.
+func (w *World) since(t metav1.Time) time.Time {
+	if t.IsZero() || t.After(w.Now) {
+		return w.Now
+	}
+	return t.Time
+}
+
+// results counts the Nodes on which each expectation is met. When the run is over, an expectation is unknown on a Node that was
+// hit and of which the agent could not see enough in time, and missed on one that was not hit at all.
+func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode, over bool) []v1alpha1.ExpectationResult {
 	var counts []v1alpha1.ExpectationResult
 	for i, expectation := range run.Spec.Expectations {
 		result := v1alpha1.ExpectationResult{Type: expectation.Type}
@@ -101,8 +158,13 @@ func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode
 				result.Met++
 			case slices.Contains(node.Missed, int32(i)):
 				result.Missed++
-			case !noPods(expectation, node):
+			case noPods(expectation, node):
+			case !over:
 				result.Pending++
+			case node.InjectedAt != nil:
+				result.Unknown++
+			default:
+				result.Missed++
 			}
 		}
 		counts = append(counts, result)
@@ -110,21 +172,20 @@ func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode
 	return counts
 }
 
-// verdict says whether the expectations were met. What is still open when the run is over was missed; so was an expectation
-// that concerned no Node.
+// verdict says whether the expectations were met. One that concerned no Node when the run is over was missed.
 func verdict(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) v1alpha1.DisruptionVerdict {
-	var open bool
+	var open, unknown bool
 	for i := range status.Expectations {
 		result := &status.Expectations[i]
-		if over(status.Phase) {
-			result.Missed, result.Pending = result.Missed+result.Pending, 0
-		}
 		if result.Missed > 0 {
 			return v1alpha1.DisruptionMissed
 		}
+		unknown = unknown || result.Unknown > 0
 		open = open || result.Pending > 0 || result.Met == 0
 	}
 	switch {
+	case unknown:
+		return v1alpha1.DisruptionUnknown
 	case len(run.Spec.Expectations) == 0:
 		return ""
 	case len(status.Expectations) > 0 && !open:

@@ -32,7 +32,6 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 			status.Recovered++
 		}
 	}
-	status.Expectations = results(run, status.Nodes)
 }
 
 // followNode notes what has become of one Node. A fault counts as injected when its first window has begun and the pod has

@@ -128,6 +128,18 @@ func (m *Monitor) order(state *State, now time.Time) {
 	state.Message = fmt.Sprintf("the Cluster's annotation %s says: %s", v1alpha1.FreezeAnnotation, reason)
 }
 
+// Answered returns when the API server of a scope last gave a good answer: when the Monitor was made before the first one, and zero
+// for a scope that is not probed.
+func (m *Monitor) Answered(scope Scope) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.endpoints[scope]
+	if e == nil {
+		return time.Time{}
+	}
+	return e.lastOK
+}
+
 // Check returns nil, or *Error while the agent is frozen.
 func (m *Monitor) Check() error {
 	state := m.State()

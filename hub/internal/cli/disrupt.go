@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
-
-// stopTimeout is how long "disrupt stop" waits for the runs to be gone.
-const stopTimeout = time.Minute
 
 // NewDisrupt returns "disrupt".
 func NewDisrupt(hub *cmdutil.Hub) *cobra.Command {
@@ -56,58 +52,6 @@ func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *meta
 		}})
 	}
 	return table
-}
-
-func newDisruptStop(hub *cmdutil.Hub) *cobra.Command {
-	var wait bool
-	var dryRun *cmdutil.DryRun
-	command := &cobra.Command{
-		Use: "stop NAME", Short: "Delete a NodeDisruption, which restores its Nodes",
-		Long: `Delete a NodeDisruption, and wait until its runs are gone from all clusters: the agents restore the Nodes within seconds then.
-The Node of a cluster whose agent does not reach the hub is restored when it does, or by the end of the fault.`,
-		Example: `  kubectl hollow disrupt stop outage`, Args: cmdutil.OneName,
-		RunE: func(command *cobra.Command, args []string) error {
-			return stopDisruption(command.Context(), hub, dryRun, args[0], wait)
-		},
-	}
-	command.Flags().BoolVar(&wait, "wait", true, "wait until its runs are gone from all clusters")
-	dryRun = cmdutil.NewDryRun(command)
-	return command
-}
-
-func stopDisruption(ctx context.Context, hub *cmdutil.Hub, dryRun *cmdutil.DryRun, name string, wait bool) error {
-	c, err := dryRun.Client(hub)
-	if err != nil {
-		return err
-	}
-	disruption := &v1alpha1.NodeDisruption{}
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, disruption); err != nil {
-		return fmt.Errorf("getting the disruption: %w", err)
-	}
-	if err := c.Delete(ctx, disruption, client.Preconditions{UID: &disruption.UID}); err != nil {
-		return fmt.Errorf("deleting the disruption: %w", err)
-	}
-	dryRun.Telling(hub).Say("nodedisruption.hollowfleet.io/%s deleted", name)
-	if !wait || dryRun.Active() {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	for {
-		runs := &v1alpha1.NodeDisruptionRunList{}
-		if err := c.List(bounded, runs, client.MatchingLabels{v1alpha1.NodeDisruptionNameLabel: name}); err != nil {
-			return fmt.Errorf("waiting for the end of its runs: %w", err)
-		}
-		if len(runs.Items) == 0 {
-			hub.Say("its runs are gone: the agents restore the Nodes")
-			return nil
-		}
-		select {
-		case <-bounded.Done():
-			return cmdutil.Timeout("%d runs are not gone after %s: the hub's garbage collector deletes them", len(runs.Items), stopTimeout)
-		case <-time.After(time.Second):
-		}
-	}
 }
 
 // newDisruptPause returns "pause" or "resume".

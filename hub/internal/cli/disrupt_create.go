@@ -242,6 +242,8 @@ func (d *disruptCreate) follow(ctx context.Context, telling *cmdutil.Hub, c clie
 		return cmdutil.Timeout("the verdict is Failed: not all was as expected in time")
 	case disruption.Status.Phase == v1alpha1.NodeDisruptionFailed:
 		return errors.New("the disruption was not carried out in every cluster")
+	case disruption.Status.Verdict == v1alpha1.DisruptionUnknown:
+		return errors.New("the verdict is Unknown: agents were frozen or did not run, and could not see all that was expected; run it again")
 	case disruption.Status.Verdict != "":
 		telling.Say("the verdict is %s", disruption.Status.Verdict)
 	}

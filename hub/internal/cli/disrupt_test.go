@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
@@ -77,6 +78,55 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	f.fails(3, "not found", "disrupt stop NAME")
 }
 
+// disruptionRun makes a run of the fixture's disruption in a namespace of its own, on whose Nodes a fault goes on.
+func (f *fixture) disruptionRun() *v1alpha1.NodeDisruptionRun {
+	f.namespace()
+	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: f.name, Labels: map[string]string{v1alpha1.NodeDisruptionNameLabel: f.name}}}
+	run.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	run.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
+	f.Expect(f.client.Create(f.t.Context(), run)).To(Succeed())
+	now := metav1.Now()
+	run.Status.Phase, run.Status.StartTime, run.Status.Selected, run.Status.Observed = v1alpha1.NodeDisruptionRunning, &now, 3, 3
+	f.Expect(f.client.Status().Update(f.t.Context(), run)).To(Succeed())
+	return run
+}
+
+// restores pauses and recovers the Nodes of a run as an agent does, and deletes it when the disruption is gone, as the garbage
+// collector does.
+func (f *fixture) restores(run *v1alpha1.NodeDisruptionRun, recovered int32) {
+	go func() {
+		for tick := time.NewTicker(glance); ; <-tick.C {
+			disruption, err := f.disruption()
+			switch {
+			case f.t.Context().Err() != nil:
+				tick.Stop()
+				return
+			case apierrors.IsNotFound(err):
+				_ = f.client.Delete(f.t.Context(), run)
+			case err == nil && disruption.Spec.Paused:
+				run.Status.Phase, run.Status.Recovered = v1alpha1.NodeDisruptionPaused, recovered
+				_ = f.client.Status().Update(f.t.Context(), run)
+			}
+		}
+	}()
+}
+
+func TestStopWaitsForTheNodes(t *testing.T) {
+	f := newFixture(t)
+	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
+	f.restores(f.disruptionRun(), 3)
+	f.Expect(f.succeeds("disrupt stop NAME")).To(MatchRegexp(`(?s)paused, to restore its Nodes.*waiting for 3 Nodes of %[1]s.*its Nodes are well again.*deleted.*its runs are gone`, f.name))
+	_, err := f.disruption()
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+
+	f = newFixture(t)
+	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
+	f.restores(f.disruptionRun(), 2)
+	f.stops(5, "the Nodes were not seen to be well again after 3s: 1 Nodes of "+f.name, "disrupt stop NAME --timeout 3s")
+	_, err = f.disruption()
+	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it is deleted all the same")
+}
+
 func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 	f := newFixture(t)
 	for args, says := range map[string]string{
@@ -113,6 +163,7 @@ func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 	}{
 		"passed":      {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionCompleted, Verdict: v1alpha1.DisruptionPassed}, 0, ""},
 		"missed":      {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionCompleted, Verdict: v1alpha1.DisruptionMissed}, 5, "the verdict is Failed"},
+		"unknown":     {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionCompleted, Verdict: v1alpha1.DisruptionUnknown}, 1, "the verdict is Unknown"},
 		"not carried": {v1alpha1.NodeDisruptionStatus{Phase: v1alpha1.NodeDisruptionFailed, Message: "frozen"}, 1, "not carried out in every cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -263,7 +263,7 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 		return slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == f.Cluster })
 	})
 	s.Failed = int32(len(left))
-	passed := 0
+	passed, unknown := 0, 0
 	phases := map[v1alpha1.NodeDisruptionRunPhase]int{}
 	for i := range current {
 		run := &current[i]
@@ -275,14 +275,15 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 		} else if run.Status.Phase == v1alpha1.NodeDisruptionCompleted {
 			s.Completed++
 		}
-		if run.Status.Verdict == v1alpha1.DisruptionPassed {
+		switch run.Status.Verdict {
+		case v1alpha1.DisruptionPassed:
 			passed++
+		case v1alpha1.DisruptionUnknown:
+			unknown++
 		}
 	}
-	if expected := len(w.Disruption.Spec.Expectations) > 0; expected && s.Failed > 0 {
-		s.Verdict = v1alpha1.DisruptionMissed
-	} else if expected && passed == len(current) && passed > 0 {
-		s.Verdict = v1alpha1.DisruptionPassed
+	if len(w.Disruption.Spec.Expectations) > 0 {
+		s.Verdict = verdict(int(s.Failed), passed, unknown, len(current))
 	}
 	slices.SortFunc(left, func(a, b v1alpha1.DisruptionFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Failures = left[:min(len(left), mostFailures)]
@@ -294,6 +295,20 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 	conditions.ConcludeDisruption(&s.Conditions, s.Phase, s.Message, w.Disruption.Generation, w.Now)
 }
 
+// verdict is that of all runs. A run is counted as unknown when it is over.
+func verdict(failed, passed, unknown, all int) v1alpha1.DisruptionVerdict {
+	switch {
+	case failed > 0:
+		return v1alpha1.DisruptionMissed
+	case unknown > 0 && passed+unknown == all:
+		return v1alpha1.DisruptionUnknown
+	case passed > 0 && passed == all:
+		return v1alpha1.DisruptionPassed
+	default:
+		return ""
+	}
+}
+
 // add adds what a run counts.
 func add(s *v1alpha1.NodeDisruptionStatus, run *v1alpha1.NodeDisruptionRun) {
 	s.Selected, s.Injected = s.Selected+run.Status.Selected, s.Injected+run.Status.Injected
@@ -303,7 +318,7 @@ func add(s *v1alpha1.NodeDisruptionStatus, run *v1alpha1.NodeDisruptionRun) {
 			s.Expectations = append(s.Expectations, v1alpha1.ExpectationResult{Type: result.Type})
 		}
 		sum := &s.Expectations[i]
-		sum.Met, sum.Missed, sum.Pending = sum.Met+result.Met, sum.Missed+result.Missed, sum.Pending+result.Pending
+		sum.Met, sum.Missed, sum.Pending, sum.Unknown = sum.Met+result.Met, sum.Missed+result.Missed, sum.Pending+result.Pending, sum.Unknown+result.Unknown
 	}
 }
 
@@ -326,7 +341,7 @@ func missed(run *v1alpha1.NodeDisruptionRun) string {
 	var texts []string
 	for i, result := range run.Status.Expectations {
 		if result.Missed > 0 {
-			texts = append(texts, fmt.Sprintf("expectations[%d] %s was missed on %d of %d Nodes", i, result.Type, result.Missed, result.Met+result.Missed+result.Pending))
+			texts = append(texts, fmt.Sprintf("expectations[%d] %s was missed on %d of %d Nodes", i, result.Type, result.Missed, result.Met+result.Missed+result.Pending+result.Unknown))
 		}
 	}
 	if len(texts) == 0 {
@@ -359,6 +374,9 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 	default:
 		s.Phase = v1alpha1.NodeDisruptionCompleted
 		s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %d clusters", s.Injected, s.Selected, s.Observed, s.Recovered, s.Clusters)
+		if s.Verdict == v1alpha1.DisruptionUnknown {
+			s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
+		}
 		if s.Failed > 0 && s.Verdict == "" {
 			s.Phase = v1alpha1.NodeDisruptionFailed
 			s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message

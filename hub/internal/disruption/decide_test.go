@@ -154,6 +154,9 @@ func TestTheVerdictIsThatOfAllRuns(t *testing.T) {
 		"one is open":     {[]v1alpha1.DisruptionVerdict{"Passed", ""}, ""},
 		"one has missed":  {[]v1alpha1.DisruptionVerdict{"Failed", ""}, "Failed"},
 		"none is known":   {[]v1alpha1.DisruptionVerdict{"", ""}, ""},
+		"one is unknown":  {[]v1alpha1.DisruptionVerdict{"Passed", "Unknown"}, "Unknown"},
+		"unknown, open":   {[]v1alpha1.DisruptionVerdict{"", "Unknown"}, ""},
+		"unknown, missed": {[]v1alpha1.DisruptionVerdict{"Failed", "Unknown"}, "Failed"},
 		"without cluster": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
