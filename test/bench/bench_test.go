@@ -36,7 +36,7 @@ func TestBenchMeasuresAFleet(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
 	g.Expect(run(t.Context(), options{
-		clusters: 1, machines: few, surge: "50%", settle: settled, rest: 20 * time.Second, timeout: 8 * time.Minute,
+		clusters: 1, machines: few, surge: "50%", profile: "Fast", settle: settled, rest: 20 * time.Second, timeout: 8 * time.Minute,
 		output: "json", binDir: bin, out: out, progress: progress,
 	})).To(Succeed(), progress.String)
 	var seen figures
@@ -93,7 +93,7 @@ func TestWhatWasMeasuredIsPrintedWhenTheTimeIsUp(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	out, progress := &bytes.Buffer{}, &bytes.Buffer{}
 	opts := options{
-		clusters: 1, machines: 1, surge: "1", settle: time.Hour, rest: time.Hour, roll: true, timeout: 8 * time.Minute,
+		clusters: 1, machines: 1, surge: "1", profile: "Fast", settle: time.Hour, rest: time.Hour, roll: true, timeout: 8 * time.Minute,
 		output: "text", binDir: bin, out: out,
 		progress: writer(func(content []byte) (int, error) {
 			if strings.Contains(string(content), "1 of 1 Machines Ready") {
@@ -119,7 +119,7 @@ func TestNoFleetInTimeIsNoMeasurement(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Setenv("TMPDIR", t.TempDir())
 	out := &bytes.Buffer{}
-	opts := options{clusters: 1, machines: 1, surge: "1", timeout: time.Nanosecond, output: "text", binDir: bin, out: out, progress: out}
+	opts := options{clusters: 1, machines: 1, surge: "1", profile: "Fast", timeout: time.Nanosecond, output: "text", binDir: bin, out: out, progress: out}
 	g.Expect(run(t.Context(), opts)).To(MatchError(ContainSubstring("--timeout")))
 }
 
@@ -178,7 +178,7 @@ func TestTheHubsAnswersAreMeasured(t *testing.T) {
 
 func TestWrongOptionsAreRefused(t *testing.T) {
 	with := func(change func(*options)) options {
-		opts := options{clusters: 1, machines: 1, surge: "10%", output: "text"}
+		opts := options{clusters: 1, machines: 1, surge: "10%", profile: "Fast", output: "text"}
 		change(&opts)
 		return opts
 	}
@@ -193,6 +193,7 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 		"a bad surge":     {with(func(o *options) { o.surge = "a few" }), "--surge"},
 		"an empty surge":  {with(func(o *options) { o.surge = "" }), "--surge"},
 		"a surge below 0": {with(func(o *options) { o.surge = "-1" }), "--surge"},
+		"a wrong profile": {with(func(o *options) { o.profile = "Slow" }), "--profile"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(run(t.Context(), test.opts)).To(MatchError(ContainSubstring(test.want)))

@@ -38,6 +38,7 @@ spec:
   - name: main
     image: example.com/main
     resources: {requests: {cpu: 1m, memory: 1Mi}}
+    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 10}
 `
 
 // loadFigures is what one load test measured, and what it cost.
@@ -61,6 +62,10 @@ type loadFigures struct {
 	ControlPlaneCPUSeconds float64 `json:"controlPlaneCPUSeconds"`
 	AgentCPUSeconds        float64 `json:"agentCPUSeconds"`
 	AgentRestCPUSeconds    float64 `json:"agentRestCPUSeconds"`
+	// HollowNodeCPUSeconds is what all hollow nodes have used in that time; HollowNodePrivateMiB the memory of one on average, when all
+	// pods have been Ready.
+	HollowNodeCPUSeconds float64 `json:"hollowNodeCPUSeconds"`
+	HollowNodePrivateMiB float64 `json:"hollowNodePrivateMiB"`
 	// LateHeartbeats and CPUBusyPercent are the worst of the clusters.
 	LateHeartbeats int32 `json:"lateHeartbeats"`
 	CPUBusyPercent int32 `json:"cpuBusyPercent"`
@@ -78,7 +83,8 @@ func loadCommand(opts *options) *cobra.Command {
 		Long: `Start a hub and workload clusters with hollow nodes, run one load test over all of them, which starts pods, and report
 what was measured, whether it is valid, and what agents and control planes used.
 Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
-		Example:       "  bench load --clusters 10 --machines 20 --pods 100",
+		Example: `  bench load --clusters 10 --machines 20 --pods 100
+  bench load --clusters 2 --machines 10 --profile Realistic`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -97,6 +103,9 @@ func runLoad(ctx context.Context, opts options, pods, qps int32) (err error) {
 	}
 	if opts.output != "text" && opts.output != "json" {
 		return fmt.Errorf("--output: want text or json, got %q", opts.output)
+	}
+	if err := opts.checkProfile(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
@@ -163,6 +172,7 @@ func (f *loadFigures) measure(ctx context.Context, opts options, fleet *localfle
 	after := readProcesses(fleet)
 	f.ControlPlaneCPUSeconds = cpuSeconds(rested, after, isControlPlane)
 	f.AgentCPUSeconds = cpuSeconds(rested, after, isAgent)
+	f.HollowNodeCPUSeconds = cpuSeconds(rested, after, isHollowNode)
 	f.AgentRestCPUSeconds = cpuSeconds(before, rested, isAgent) * f.Seconds / max(resting, 1)
 	if err := f.readRuns(ctx, fleet); err != nil {
 		return err
@@ -181,6 +191,9 @@ func (f *loadFigures) follow(ctx context.Context, opts options, fleet *localflee
 		if now := fmt.Sprintf("%s: %d of %d pods have been Ready", status.Phase, status.Progress.PodsReady, status.Progress.PodsCreated); now != shown {
 			fmt.Fprintln(opts.progress, now)
 			shown = now
+		}
+		if f.HollowNodePrivateMiB == 0 && int(status.Progress.PodsReady) == f.Clusters*f.Pods {
+			f.HollowNodePrivateMiB = privateMiB(readProcesses(fleet), isHollowNode)
 		}
 		return status.Phase == v1alpha1.LoadTestPhaseCompleted || status.Phase == v1alpha1.LoadTestPhaseFailed
 	})
@@ -250,6 +263,19 @@ func (f *loadFigures) measureReport(ctx context.Context, opts options, fleet *lo
 
 func isAgent(role string) bool { return role == "agent" }
 
+func isHollowNode(role string) bool { return role == "hollow-node" }
+
+// privateMiB is the memory of one process of some roles, on average.
+func privateMiB(processes map[int]usage, wanted func(role string) bool) float64 {
+	sum, count := 0.0, 0
+	for _, one := range processes {
+		if wanted(one.role) {
+			sum, count = sum+one.privateKB/1024, count+1
+		}
+	}
+	return sum / float64(max(count, 1))
+}
+
 // isControlPlane holds for the processes of workload clusters' control planes, without simcluster itself, which runs hollow nodes.
 func isControlPlane(role string) bool {
 	return strings.HasPrefix(role, "workload ") && role != "workload simcluster"
@@ -281,6 +307,7 @@ func (f *loadFigures) print(out io.Writer) error {
 		100*(f.PodReadyMeanSeconds/max(f.PodReadyByObjectMeanSeconds, 0.001)-1))
 	fmt.Fprintf(w, "processor time of the control planes / of the agents / of the agents at rest\t%.1f s / %.1f s / %.1f s: the load adds %.1f %%\n",
 		f.ControlPlaneCPUSeconds, f.AgentCPUSeconds, f.AgentRestCPUSeconds, added)
+	fmt.Fprintf(w, "processor time of all hollow nodes / memory of one with all pods\t%.1f s / %.1f MiB\n", f.HollowNodeCPUSeconds, f.HollowNodePrivateMiB)
 	fmt.Fprintf(w, "late heartbeats / processors busy, in the worst cluster\t%d / %d %%\n", f.LateHeartbeats, f.CPUBusyPercent)
 	fmt.Fprintf(w, "size of the report page\t%.1f KiB\n", float64(f.ReportBytes)/1024)
 	fmt.Fprintf(w, "namespaces left behind\t%d\n", f.Left)

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/test/otlp"
@@ -33,7 +34,7 @@ type options struct {
 	clusters, machines int
 	rest, settle       time.Duration
 	roll               bool
-	surge              string
+	surge, profile     string
 	timeout            time.Duration
 	samplingRatio      float64
 	output             string
@@ -79,6 +80,7 @@ measured until then and says what was not reached, with status 0; if not even th
 	cmd.Flags().BoolVar(&opts.roll, "roll", true, "measure a rolling update of all Machines too")
 	cmd.Flags().StringVar(&opts.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	cmd.Flags().Float64Var(&opts.samplingRatio, "trace-sampling-ratio", 0, "part of the traces that hub and agents send, to a receiver in this process; 0 for no tracing at all")
+	cmd.PersistentFlags().StringVar(&opts.profile, "profile", string(v1alpha1.HollowNodeProfileFast), "profile of the hollow nodes, Fast or Realistic")
 	cmd.PersistentFlags().DurationVar(&opts.timeout, "timeout", 30*time.Minute, "end after this time, with what has been measured until then")
 	cmd.PersistentFlags().StringVarP(&opts.output, "output", "o", "text", "text or json")
 	cmd.PersistentFlags().StringVar(&opts.binDir, "bin-dir", defaultBin, "directory with the built programs")
@@ -96,6 +98,9 @@ func run(ctx context.Context, opts options) (err error) {
 	if _, err := surgeOf(opts); err != nil {
 		return err
 	}
+	if err := opts.checkProfile(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeUp)
 	defer cancel()
 	fleet, remove, err := startFleet(ctx, opts)
@@ -111,6 +116,13 @@ func run(ctx context.Context, opts options) (err error) {
 		err = nil // The figures say what was not reached.
 	}
 	return errors.Join(err, figures.write(opts))
+}
+
+func (o options) checkProfile() error {
+	if o.profile != string(v1alpha1.HollowNodeProfileFast) && o.profile != string(v1alpha1.HollowNodeProfileRealistic) {
+		return fmt.Errorf("--profile: want Fast or Realistic, got %q", o.profile)
+	}
+	return nil
 }
 
 func timeUp(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errTimeUp) }

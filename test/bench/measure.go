@@ -89,7 +89,7 @@ func measure(ctx context.Context, opts options, fleet *localfleet.Fleet) (*figur
 
 func (m *measurement) measureScale(ctx context.Context) error {
 	for _, member := range m.fleet.Members {
-		if err := createEmpty(ctx, m.fleet.HubClient, member.Name, m.opts.surge); err != nil {
+		if err := createEmpty(ctx, m.fleet.HubClient, member.Name, m.opts); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (m *measurement) measureRest(ctx context.Context) error {
 	return nil
 }
 
-func createEmpty(ctx context.Context, hub client.Client, cluster, surge string) error {
+func createEmpty(ctx context.Context, hub client.Client, cluster string, opts options) error {
 	if err := waitFor(ctx, func(ctx context.Context) bool {
 		found := &v1alpha1.Cluster{}
 		return hub.Get(ctx, client.ObjectKey{Name: cluster}, found) == nil &&
@@ -174,10 +174,10 @@ func createEmpty(ctx context.Context, hub client.Client, cluster, surge string) 
 			Spec: v1alpha1.MachineClassSpec{
 				Provider: v1alpha1.ProviderHollow,
 				// The host of a simulated cluster has the processors of this machine, and a hollow node needs little.
-				ProviderConfig: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","podResources":{"cpu":"2m","memory":"16Mi"}}`)},
+				ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","profile":%q,"podResources":{"cpu":"2m","memory":"16Mi"}}`, opts.profile)},
 			},
 		},
-		deploymentOf(cluster, surge),
+		deploymentOf(cluster, opts.surge),
 	} {
 		if err := hub.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T in %s: %w", object, cluster, err)
