@@ -108,6 +108,9 @@ func (c *Controller) round(ctx context.Context) {
 // Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing
 // else. An object that cannot be read or written stops no other one.
 func (c *Controller) Work(ctx context.Context) error {
+	if freeze.IsBystander(c.Freeze.Check()) {
+		return nil
+	}
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	switch err := c.Runs.List(ctx, runs, client.InNamespace(c.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):

@@ -280,6 +280,20 @@ func (r failingReader) List(_ context.Context, _ client.ObjectList, _ ...client.
 	return r.err
 }
 
+// Two agents of one cluster would undo each other's status for ever, because only one of them is frozen.
+func TestABystanderReportsNothing(t *testing.T) {
+	b := newBed(t, "a")
+	run := b.run("outage", nil)
+	for _, reason := range []string{v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonLeaseNotHeld} {
+		b.frozen = &freeze.Error{Reason: reason, Message: "another agent works for the cluster"}
+		b.work()
+		b.Expect(b.read(run).Message).To(BeEmpty())
+	}
+	b.frozen = &freeze.Error{Reason: v1alpha1.ReasonManualFreeze, Message: "a user has ordered it"}
+	b.work()
+	b.Expect(b.read(run).Message).To(ContainSubstring("frozen"))
+}
+
 func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)

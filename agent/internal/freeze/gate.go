@@ -2,6 +2,7 @@ package freeze
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -192,6 +193,13 @@ type Error struct {
 	// Reason and Message say why the agent is frozen; Since is from when on.
 	Reason, Message string
 	Since           time.Time
+}
+
+// IsBystander tells whether an agent is frozen because another one works for its cluster, by the error of Check. What there is to
+// report, the other one reports: two writers of one status would undo each other's without end.
+func IsBystander(err error) bool {
+	var frozen *Error
+	return errors.As(err, &frozen) && (frozen.Reason == v1alpha1.ReasonAnotherAgent || frozen.Reason == v1alpha1.ReasonLeaseNotHeld)
 }
 
 func (e *Error) Error() string {

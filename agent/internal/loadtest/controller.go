@@ -148,9 +148,7 @@ func (c *Controller) frozen() (why string, bystander bool) {
 	if err == nil {
 		return "", false
 	}
-	var frozen *freeze.Error
-	bystander = errors.As(err, &frozen) && (frozen.Reason == v1alpha1.ReasonAnotherAgent || frozen.Reason == v1alpha1.ReasonLeaseNotHeld)
-	return err.Error(), bystander
+	return err.Error(), freeze.IsBystander(err)
 }
 
 // running returns the execution of a run, nil if it does not go on in this process.
