@@ -42,7 +42,8 @@ node-lifecycle controller that crosses: the agents say so, for which the hub has
 command runs. No Node is touched by it.
 
 --wait follows it to its end, with a line for each cluster whenever it gets on. The exit code is 5 if an expectation was missed,
-or the time of --timeout is over, and 1 if the disruption was not carried out in every cluster.`,
+or the time of --timeout is over, and 1 if the disruption was not carried out in every cluster, or agents that were frozen could not
+see all that was expected.`,
 		Example: `  # What would it hit?
   kubectl hollow disrupt create outage --fault NotReady --for 2m --mode Percent --value 30 --dry-run
 
