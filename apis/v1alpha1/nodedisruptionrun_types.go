@@ -127,34 +127,34 @@ type DisruptionTiming struct {
 	// startAfter is how long after its creation the run begins. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
 	StartAfter metav1.Duration `json:"startAfter,omitzero"`
 	// duration is how long it lasts from then on, 1s to 720h. Then everything is restored, whether the agent and any API server
 	// are there or not.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timing.duration: must be from 1s to 720h"
 	// +required
 	Duration metav1.Duration `json:"duration"`
 	// healthyFor is how long the Nodes are well before each window. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
 	HealthyFor metav1.Duration `json:"healthyFor,omitzero"`
 	// unhealthyFor is how long a window is, 1s at least. Default: one window until the end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
 	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
 	// jitter is up to how much later a window begins and ends, different for each window and Node. With more than one
 	// window it is at most healthyFor. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
@@ -200,7 +200,7 @@ type DisruptionExpectation struct {
 	// evictions from when the agent sees them, which looks every 5 seconds.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms)+)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +required
 	Within metav1.Duration `json:"within"`
 }
@@ -292,8 +292,9 @@ type NodeDisruptionRunStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Expectations []ExpectationResult `json:"expectations,omitempty"`
-	// verdict is Passed when every expectation was met on every Node that was hit, Failed as soon as one was missed, and Unknown when the
-	// run is over and the agent was frozen for so long that it could not see one. Empty before that, and without expectations.
+	// verdict is Passed when every expectation was met on every Node that was hit, Failed as soon as one was missed, and Unknown when none
+	// was missed and of one it cannot be told: the run was paused meanwhile, or the agent was frozen. Empty before that, and without
+	// expectations.
 	// +optional
 	Verdict DisruptionVerdict `json:"verdict,omitempty"`
 	// conditions: Ready, which is True when the run is over, Reconciling and Stalled.
@@ -315,7 +316,7 @@ const (
 	DisruptionPassed DisruptionVerdict = "Passed"
 	// DisruptionMissed: one was not met in time.
 	DisruptionMissed DisruptionVerdict = "Failed"
-	// DisruptionUnknown: none is known to be missed, and one could not be seen.
+	// DisruptionUnknown: none is known to be missed, and of one it cannot be told.
 	DisruptionUnknown DisruptionVerdict = "Unknown"
 )
 
@@ -333,7 +334,8 @@ type ExpectationResult struct {
 	// pending is on how many it is not known yet.
 	// +required
 	Pending int32 `json:"pending"`
-	// unknown is on how many it could not be seen, because the agent was frozen or did not run. Only when the run is over.
+	// unknown is on how many it cannot be told, because the run was paused, or, when it is over, because the agent was frozen or did
+	// not run.
 	// +optional
 	Unknown int32 `json:"unknown,omitempty"`
 }
@@ -361,6 +363,11 @@ type DisruptedNode struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Missed []int32 `json:"missed,omitempty"`
+	// unknown are the expectations of which it cannot be told whether they were met, because the run was paused meanwhile.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Unknown []int32 `json:"unknown,omitempty"`
 	// injectedAt is when its first fault has begun.
 	// +optional
 	InjectedAt *metav1.Time `json:"injectedAt,omitempty"`

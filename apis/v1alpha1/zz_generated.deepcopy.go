@@ -217,6 +217,11 @@ func (in *DisruptedNode) DeepCopyInto(out *DisruptedNode) {
 		*out = make([]int32, len(*in))
 		copy(*out, *in)
 	}
+	if in.Unknown != nil {
+		in, out := &in.Unknown, &out.Unknown
+		*out = make([]int32, len(*in))
+		copy(*out, *in)
+	}
 	if in.InjectedAt != nil {
 		in, out := &in.InjectedAt, &out.InjectedAt
 		*out = (*in).DeepCopy()

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -25,11 +27,17 @@ func Evaluate(thresholds []v1alpha1.LoadThreshold, measured Measurements, reques
 		} else if histogram := measured.Match(Key{threshold.Measurement, threshold.Verb, threshold.Resource}); histogram != nil {
 			value := quantile(histogram, percentOf(threshold.Quantile))
 			result.Count, result.Measured = histogram.TotalCount(), &value
-			result.Met = threshold.Max != nil && value.Duration <= threshold.Max.Duration
+			result.Met = threshold.Max != nil && isWithin(histogram, value.Duration, threshold.Max.Duration)
 		}
 		results = append(results, result)
 	}
 	return results
+}
+
+// isWithin tells whether a quantile of a histogram is at most a limit. It is the end of its bucket, so that the quantile of
+// measurements of exactly the limit is longer than that: what the histogram does not tell from the limit is within it.
+func isWithin(histogram *hdrhistogram.Histogram, quantile, limit time.Duration) bool {
+	return quantile <= limit || histogram.ValuesAreEquivalent(quantile.Microseconds(), limit.Microseconds())
 }
 
 // percentOf a quantile. P99 is the default.

@@ -187,6 +187,12 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
 	case !w.Now.Before(ends):
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
+	case run.Spec.Paused && w.carriers(run) > 0:
+		message := fmt.Sprintf("is to be paused: %d Nodes are not restored yet", w.carriers(run))
+		if w.Frozen {
+			message += ", because the agent is frozen"
+		}
+		return v1alpha1.NodeDisruptionRunning, message
 	case run.Spec.Paused:
 		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
 	case w.Now.Before(begins):
@@ -194,6 +200,17 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
 	}
+}
+
+// carriers is how many of the Nodes have the run in their plans.
+func (w *World) carriers(run *v1alpha1.NodeDisruptionRun) int {
+	count := 0
+	for i := range run.Status.Nodes {
+		if w.carries(run, run.Status.Nodes[i].Name) {
+			count++
+		}
+	}
+	return count
 }
 
 // frozenSince is how much of the time since then does not count.

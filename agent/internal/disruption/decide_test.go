@@ -139,8 +139,15 @@ func TestAPausedRunGoesOnWhereItWouldBe(t *testing.T) {
 	before := w.Pods["m00"].Plan
 	run.Spec.Paused = true
 	w.pass(20 * time.Second)
+	w.Frozen = true
+	for range 2 {
+		w.work()
+		g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", "is to be paused: 1 Nodes are not restored yet, because the agent is frozen")))
+	}
+	w.Frozen = false
 	w.work()
-	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionPaused))
+	w.work()
+	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionPaused), "the plan is off the pod")
 	run.Spec.Paused = false
 	w.work()
 	g.Expect(w.Pods["m00"].Plan).To(Equal(before))

@@ -13,9 +13,13 @@ import (
 )
 
 // expect notes which expectations are met on a Node, and which can not be any more. What is noted stays. While the API server
-// does not answer nothing is missed: what it would show is not known.
-func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) {
-	if w.Frozen || node.InjectedAt == nil {
+// does not answer nothing is missed: what it would show is not known. Begun is when the first fault of the Node begins.
+func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, begun time.Time) {
+	if run.Spec.Paused && !begun.IsZero() && !w.Now.Before(begun) {
+		// The fault was not there as long as it should have been.
+		w.giveUp(run, node)
+	}
+	if w.Frozen || run.Spec.Paused || node.InjectedAt == nil {
 		return
 	}
 	late := func(at time.Time, within time.Duration) bool {
@@ -29,7 +33,7 @@ func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disrupted
 				node.Pods = &pods
 			}
 		}
-		if slices.Contains(node.Met, number) || slices.Contains(node.Missed, number) || noPods(expectation, node) {
+		if isJudged(node, number) || noPods(expectation, node) {
 			continue
 		}
 		switch at, known := w.metAt(expectation, node); {
@@ -38,6 +42,20 @@ func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disrupted
 			node.Met = append(node.Met, number)
 		case !at.IsZero() || late(w.Answered, expectation.Within.Duration):
 			node.Missed = append(node.Missed, number)
+		}
+	}
+}
+
+// isJudged tells whether nothing more is to be said of an expectation on a Node.
+func isJudged(node *v1alpha1.DisruptedNode, number int32) bool {
+	return slices.Contains(node.Met, number) || slices.Contains(node.Missed, number) || slices.Contains(node.Unknown, number)
+}
+
+// giveUp notes that of the expectations that are open on a Node it cannot be told whether they are met.
+func (w *World) giveUp(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode) {
+	for i := range run.Spec.Expectations {
+		if number := int32(i); !isJudged(node, number) {
+			node.Unknown = append(node.Unknown, number)
 		}
 	}
 }
@@ -52,7 +70,7 @@ func (w *World) evictionsExpected() []string {
 			continue
 		}
 		for j := range run.Status.Nodes {
-			if node := &run.Status.Nodes[j]; !slices.Contains(node.Met, int32(expected)) && !slices.Contains(node.Missed, int32(expected)) && (node.Pods == nil || *node.Pods > 0) {
+			if node := &run.Status.Nodes[j]; !isJudged(node, int32(expected)) && (node.Pods == nil || *node.Pods > 0) {
 				names[node.Name] = true
 			}
 		}
@@ -158,6 +176,8 @@ func results(run *v1alpha1.NodeDisruptionRun, disrupted []v1alpha1.DisruptedNode
 				result.Met++
 			case slices.Contains(node.Missed, int32(i)):
 				result.Missed++
+			case slices.Contains(node.Unknown, int32(i)):
+				result.Unknown++
 			case noPods(expectation, node):
 			case !over:
 				result.Pending++
@@ -181,10 +201,10 @@ func verdict(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRun
 			return v1alpha1.DisruptionMissed
 		}
 		unknown = unknown || result.Unknown > 0
-		open = open || result.Pending > 0 || result.Met == 0
+		open = open || result.Pending > 0 || result.Met+result.Unknown == 0
 	}
 	switch {
-	case unknown:
+	case unknown && !open:
 		return v1alpha1.DisruptionUnknown
 	case len(run.Spec.Expectations) == 0:
 		return ""

@@ -158,3 +158,42 @@ func TestAnExpectationIsMissedOnANodeThatWasNotHit(t *testing.T) {
 	w.work()
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionMissed)))
 }
+
+// A pause takes the fault away, so that what was expected of it cannot be told any more.
+func TestWhatAPauseInterruptsIsUnknown(t *testing.T) {
+	g, w, run := expecting(t, expectNotReady, expectReplaced)
+	w.Machines = nil
+	w.work()
+	run.Spec.Paused = true
+	w.pass(time.Second)
+	w.work()
+	run.Spec.Paused = false
+	w.pass(30 * time.Second)
+	w.work()
+	g.Expect(run.Status.Expectations).To(Equal([]v1alpha1.ExpectationResult{
+		{Type: v1alpha1.ExpectCondition, Unknown: 1}, {Type: v1alpha1.ExpectMachineReplaced, Met: 1},
+	}))
+	g.Expect(run.Status.Verdict).To(Equal(v1alpha1.DisruptionUnknown))
+	w.pass(time.Minute)
+	w.work()
+	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionUnknown)))
+
+	g, w = NewWithT(t), world(1)
+	run = w.add("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {
+		spec.Expectations = []v1alpha1.DisruptionExpectation{expectReplaced}
+		spec.Expectations[0].Within = metav1.Duration{Duration: 20 * time.Second}
+	})
+	w.work()
+	run.Spec.Paused = true
+	w.pass(time.Second)
+	w.work()
+	run.Spec.Paused = false
+	w.work()
+	w.pass(20 * time.Second)
+	w.work()
+	g.Expect(run.Status.Verdict).To(BeEmpty(), "a pause before the fault begins is none")
+	run.Spec.Paused = true
+	w.pass(2 * time.Minute)
+	w.work()
+	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionUnknown)))
+}

@@ -21,7 +21,7 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 	for i := range status.Nodes {
 		node := &status.Nodes[i]
 		w.followNode(run, entries, node)
-		w.expect(run, node)
+		w.expect(run, node, firstWindow(entries, node.Name))
 		if node.InjectedAt != nil {
 			status.Injected++
 		}
@@ -38,7 +38,7 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 // the plan.
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]
-	carried := has && strings.Contains(pod.Plan, `"`+string(run.UID)+`"`)
+	carried := w.carries(run, node.Name)
 	if begun := firstWindow(entries, node.Name); node.InjectedAt == nil && carried && !begun.IsZero() && !w.Now.Before(begun) {
 		at := metav1.NewTime(begun.Truncate(time.Second))
 		node.InjectedAt = &at
@@ -49,6 +49,11 @@ func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.En
 	}
 	active, _ := disrupt.At(entries, node.Name, w.Now)
 	w.observeNode(run, node, carried && len(active) > 0)
+}
+
+// carries tells whether a Node's pod has the run in its plan.
+func (w *World) carries(run *v1alpha1.NodeDisruptionRun, name string) bool {
+	return strings.Contains(w.Pods[name].Plan, `"`+string(run.UID)+`"`)
 }
 
 // observeNode notes whether the API server shows that a Node is disrupted, or well again. One that ought to be disrupted now has

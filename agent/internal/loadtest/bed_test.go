@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -40,6 +41,9 @@ type bed struct {
 	// looks counts how often the agent has looked at heartbeats.
 	looks atomic.Int32
 
+	// refuse chooses requests that are answered with an error.
+	refuse func(*http.Request) bool
+
 	mu     sync.Mutex
 	frozen error
 	kill   context.CancelFunc
@@ -64,6 +68,9 @@ func (b *bed) gate(inner http.RoundTripper) http.RoundTripper {
 	return gated(func(request *http.Request) (*http.Response, error) {
 		if err := b.Check(); err != nil && request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/status") {
 			return nil, err
+		}
+		if b.refuse != nil && b.refuse(request) {
+			return nil, errors.New("refused by the test")
 		}
 		response, err := inner.RoundTrip(request)
 		if strings.HasSuffix(request.URL.Path, "/leases") && err == nil {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -21,15 +21,31 @@ const stuckAfter = 5 * time.Minute
 // leftovers are the namespaces of a run that are there.
 type leftovers []corev1.Namespace
 
-// cleanUp asks for the removal of all namespaces of a run, and of nothing else, and returns those that are still there.
-func (c *Controller) cleanUp(ctx context.Context, run types.UID) (leftovers, error) {
-	list, err := c.Target.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LoadTestRunUIDLabel + "=" + string(run)})
+// namespaces are those that a run made. A label alone is no proof: anyone can copy it to a namespace of another name.
+func (c *Controller) namespaces(ctx context.Context, run *v1alpha1.LoadTestRun) (leftovers, error) {
+	list, err := c.Target.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LoadTestRunUIDLabel + "=" + string(run.UID)})
 	if err != nil {
-		return nil, withRights(fmt.Errorf("listing the namespaces of the run: %w", err))
+		return nil, fmt.Errorf("listing the namespaces of the run: %w", err)
+	}
+	return slices.DeleteFunc(leftovers(list.Items), func(namespace corev1.Namespace) bool {
+		for n := range namespaceCount(run) {
+			if namespace.Name == namespaceName(run, n) {
+				return false
+			}
+		}
+		return true
+	}), nil
+}
+
+// cleanUp asks for the removal of all namespaces of a run, and of nothing else, and returns those that are still there.
+func (c *Controller) cleanUp(ctx context.Context, run *v1alpha1.LoadTestRun) (leftovers, error) {
+	made, err := c.namespaces(ctx, run)
+	if err != nil {
+		return nil, withRights(err)
 	}
 	var problems []error
-	for i := range list.Items {
-		namespace := &list.Items[i]
+	for i := range made {
+		namespace := &made[i]
 		if namespace.DeletionTimestamp != nil {
 			continue
 		}
@@ -39,7 +55,7 @@ func (c *Controller) cleanUp(ctx context.Context, run types.UID) (leftovers, err
 			problems = append(problems, withRights(fmt.Errorf("removing namespace %s: %w", namespace.Name, err)))
 		}
 	}
-	return list.Items, errors.Join(problems...)
+	return made, errors.Join(problems...)
 }
 
 // String says what is left.

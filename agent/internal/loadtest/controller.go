@@ -120,7 +120,7 @@ func (c *Controller) work(ctx, life context.Context) error {
 	if bystander {
 		return nil
 	}
-	first := next(runs)
+	first := c.next(runs)
 	c.endVanished()
 	c.busy = first != nil || c.active != nil
 	for _, run := range runs {

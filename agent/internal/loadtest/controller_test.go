@@ -2,7 +2,9 @@ package loadtest
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,11 +38,10 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 		b.Expect(measuredIn(status, v1alpha1.LoadAPIRequest, verb)).To(BeEquivalentTo(count), verb)
 	}
 	b.Expect(b.namespaces(run)).To(BeEmpty())
-	b.Expect(run.Finalizers).To(ConsistOf(v1alpha1.LoadTestRunFinalizer), "until it is deleted")
-	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
-	b.Eventually(func() bool {
-		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
-	}).Should(BeTrue(), "nothing keeps it")
+	b.Eventually(func() ([]string, error) {
+		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
+		return run.Finalizers, err
+	}).Should(BeEmpty(), "nothing is left that a deletion would have to wait for")
 }
 
 func TestWhatIsRefused(t *testing.T) {
@@ -197,16 +198,18 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	b.reaches(run, v1alpha1.LoadTestPrepared)
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(run, 1), Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: "another"}}}
 	b.Expect(b.admin.Create(t.Context(), foreign)).To(Succeed())
+	copied := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-copied", Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(run.UID)}}}
+	b.Expect(b.admin.Create(t.Context(), copied)).To(Succeed())
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
 	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Message", ContainSubstring("kept"))))
-	b.Expect(b.namespaces(run)).To(HaveLen(1), "they are kept until the run is deleted")
+	b.Expect(b.namespaces(run)).To(HaveLen(2), "they are kept until the run is deleted")
 	uid := run.UID
 	b.Expect(b.admin.Delete(t.Context(), run)).To(Succeed())
 	b.Eventually(func() bool {
 		return apierrors.IsNotFound(b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run))
 	}).Should(BeTrue())
 	run.UID = uid
-	b.Expect(b.namespaces(run)).To(BeEmpty())
+	b.Expect(b.namespaces(run)).To(Equal([]string{copied.Name}), "a label that was copied says nothing")
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 	b.Expect(foreign.DeletionTimestamp).To(BeNil(), "it is another's")
 }
@@ -244,7 +247,29 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 	run := b.create("rights", configMap, nil, creates(1))
 	b.startWith(restricted)
-	b.Eventually(b.status(run)).Should(HaveField("Failure", And(ContainSubstring("making namespace"), ContainSubstring("config/rbac/agent-load-tests"))))
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", And(ContainSubstring("listing the namespaces"), ContainSubstring("config/rbac/agent-load-tests")))))
+	b.Expect(run.Finalizers).To(BeEmpty(), "it could never be taken off")
+	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Failure", ContainSubstring("config/rbac/agent-load-tests")), "it does not wait for the first")
+}
+
+// Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run goes on.
+func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	hidden := atomic.Bool{}
+	hidden.Store(true)
+	b.refuse = func(request *http.Request) bool {
+		return hidden.Load() && strings.HasSuffix(request.URL.Path, "/loadtestruns/a-older")
+	}
+	b.start()
+	older := b.create("a-older", configMap, nil, creates(1))
+	run := b.long(nil)
+	hidden.Store(false)
+	b.Eventually(b.status(older)).Should(HaveField("Message", ContainSubstring("waits for load test run "+run.Name)))
+	b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestRunning))
+	b.merge(run, `{"spec":{"stopped":true}}`)
+	b.Expect(b.over(run)).To(HaveField("Failure", ContainSubstring("stopped")))
+	b.Expect(b.over(older)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
 }
 
 func TestARunThatVanishesEndsAndIsNotCleanedUp(t *testing.T) {

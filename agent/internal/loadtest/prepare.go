@@ -106,9 +106,12 @@ func namespaceName(run *v1alpha1.LoadTestRun, n int) string {
 	return fmt.Sprintf("load-%s-%d", uid[:min(len(uid), 8)], n)
 }
 
+// namespaceCount is how many a run makes.
+func namespaceCount(run *v1alpha1.LoadTestRun) int { return int(max(run.Spec.Namespaces, 1)) }
+
 // makeNamespaces makes those of the run that are not there. One that is there and is not the run's is left alone.
 func (e *engine) makeNamespaces(ctx context.Context) error {
-	for n := range int(max(e.run.Spec.Namespaces, 1)) {
+	for n := range namespaceCount(e.run) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

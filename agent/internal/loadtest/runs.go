@@ -73,8 +73,14 @@ func forgetMeasurements(run *v1alpha1.LoadTestRun) {
 	}
 }
 
-// next is the oldest run that is not over. One that is being deleted is over when what it made is gone.
-func next(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
+// next is the run that goes on here, or else the oldest that is not over. One that is being deleted is over when what it made is
+// gone. An older one may turn up while a run goes on, because it could not be read before, or has the same time and another name.
+func (c *Controller) next(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
+	for _, run := range runs {
+		if c.running(run.UID) != nil && !over(run.Status.Phase) {
+			return run
+		}
+	}
 	for _, run := range runs {
 		if !over(run.Status.Phase) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
 			return run

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
 // postpone says of a run what it waits for.
 func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
 	if run.Spec.Stopped {
-		return c.neverBegun(ctx, run)
+		return c.neverBegun(ctx, run, "stopped before it began")
 	}
 	status := *run.Status.DeepCopy()
 	what := "which is older and not over"
@@ -24,9 +26,9 @@ func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTest
 }
 
 // neverBegun ends a run that made nothing.
-func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun) error {
+func (c *Controller) neverBegun(ctx context.Context, run *v1alpha1.LoadTestRun, why string) error {
 	status := *run.Status.DeepCopy()
-	status.Failure, status.Verdict = "stopped before it began", v1alpha1.LoadMissed
+	status.Failure, status.Verdict = conditions.Shorten(why, mostFailure), v1alpha1.LoadMissed
 	set(run, &status, v1alpha1.LoadTestFailed, status.Failure, c.Clock.Now())
 	return c.write(ctx, run, status)
 }
@@ -54,10 +56,17 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	status := *run.Status.DeepCopy()
 	switch {
 	case run.Spec.Stopped:
-		return c.neverBegun(ctx, run)
+		return c.neverBegun(ctx, run, "stopped before it began")
 	case frozen != "":
 		set(run, &status, v1alpha1.LoadTestPending, "the agent begins when it thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
+	}
+	// An agent that cannot find what a run made could never remove it.
+	switch _, err := c.namespaces(ctx, run); {
+	case apierrors.IsForbidden(err):
+		return c.neverBegun(ctx, run, withRights(err).Error())
+	case err != nil:
+		return err
 	}
 	// Nothing is made before the hub knows that it is: what an agent that ends leaves behind is found by the next.
 	if err := c.setFinalizer(ctx, run, true); err != nil {
@@ -134,7 +143,7 @@ func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 		set(run, &status, v1alpha1.LoadTestCleaningUp, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
-	left, err := c.cleanUp(ctx, run.UID)
+	left, err := c.cleanUp(ctx, run)
 	switch {
 	case err != nil:
 		set(run, &status, v1alpha1.LoadTestCleaningUp, err.Error(), c.Clock.Now())
@@ -142,6 +151,11 @@ func (c *Controller) finish(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 		set(run, &status, v1alpha1.LoadTestCleaningUp, left.String(c.Clock.Now()), c.Clock.Now())
 	default:
 		set(run, &status, end, summary(&status), c.Clock.Now())
+		if err := c.write(ctx, run, status); err != nil {
+			return err
+		}
+		// Nothing is left that a deletion would have to wait for.
+		return c.setFinalizer(ctx, c.known[run.UID], false)
 	}
 	return c.write(ctx, run, status)
 }
@@ -164,7 +178,7 @@ func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 		set(run, &status, phase, "what the run made is removed when the agent thaws: "+frozen, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
-	left, err := c.cleanUp(ctx, run.UID)
+	left, err := c.cleanUp(ctx, run)
 	switch {
 	case err != nil:
 		set(run, &status, phase, err.Error(), c.Clock.Now())
@@ -176,19 +190,23 @@ func (c *Controller) remove(ctx context.Context, run *v1alpha1.LoadTestRun, froz
 	return c.write(ctx, run, status)
 }
 
-// endVanished ends the run that goes on if the hub does not have it any more. Only a run that is deleted is cleaned up: that one is
+// endVanished ends the run that goes on if the hub does not have it any more, or has it as one that is over, because another agent
+// worked for the cluster meanwhile. Only a run that is deleted is cleaned up: that one is
 // not there is no order to remove anything. Its namespaces stay, with its label.
 func (c *Controller) endVanished() {
 	if c.active == nil || c.listed == nil {
 		return
 	}
 	run := c.active.engine.run.UID
-	if c.listed[run] {
+	if known := c.known[run]; c.listed[run] && (known == nil || !over(known.Status.Phase)) {
 		return
 	}
 	c.active.end(errVanished)
-	if c.active.isOver() {
-		c.Log.Info("Leaving the namespaces of a load test run that is gone from the hub without having been deleted", "label", v1alpha1.LoadTestRunUIDLabel+"="+string(run))
-		c.active = nil
+	if !c.active.isOver() {
+		return
 	}
+	if !c.listed[run] {
+		c.Log.Info("Leaving the namespaces of a load test run that is gone from the hub without having been deleted", "label", v1alpha1.LoadTestRunUIDLabel+"="+string(run))
+	}
+	c.active = nil
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,9 +71,16 @@ func Decide(w *World) Decision {
 	d.preview(w, chosen, previews)
 	if due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
 		d.begin(w, chosen, *due, current)
-		d.Delete = append(d.Delete, earlier...)
+		for _, run := range earlier {
+			if w.frozen(run.Namespace) == "" { // Else it goes when the next ones begin.
+				d.Delete = append(d.Delete, run)
+			}
+		}
 	}
-	for _, run := range current {
+	if due == nil {
+		d.giveUp(w, chosen, current)
+	}
+	for _, run := range slices.Concat(current, earlier) {
 		switch over := run.Status.Phase == v1alpha1.NodeDisruptionCompleted || run.Status.Phase == v1alpha1.NodeDisruptionFailed; {
 		case over || run.DecodeError != "" || run.Spec.Paused == w.Disruption.Spec.Paused:
 		case w.Disruption.Spec.Paused:
@@ -124,10 +132,11 @@ func (w *World) due() (*time.Time, time.Time, error) {
 // scheduleFields are those of crontab.
 var scheduleFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// isGoingOn tells whether runs of an earlier time than at are not over.
+// isGoingOn tells whether runs of an earlier time than at are not over. One in a frozen cluster, or one that is gone, is not waited
+// for: it would keep all others from what is due.
 func (w *World) isGoingOn(at time.Time) bool {
 	return slices.ContainsFunc(w.Runs, func(run v1alpha1.NodeDisruptionRun) bool {
-		return !isPreview(&run) && run.Name != w.name(at) && run.DecodeError == "" &&
+		return !isPreview(&run) && run.Name != w.name(at) && run.DecodeError == "" && w.frozen(run.Namespace) == "" &&
 			run.Status.Phase != v1alpha1.NodeDisruptionCompleted && run.Status.Phase != v1alpha1.NodeDisruptionFailed
 	})
 }
@@ -146,7 +155,7 @@ func isPreview(run *v1alpha1.NodeDisruptionRun) bool {
 
 // sorted are the runs that are previews, those of the time that is due or else the latest, and those of earlier times.
 func (w *World) sorted(due *time.Time) (previews, current, earlier []v1alpha1.NodeDisruptionRun) {
-	name := w.name(timeOf(w.Disruption.Status.LastScheduleTime))
+	name := w.name(w.latest())
 	if due != nil {
 		name = w.name(*due)
 	}
@@ -161,6 +170,39 @@ func (w *World) sorted(due *time.Time) (previews, current, earlier []v1alpha1.No
 		}
 	}
 	return previews, current, earlier
+}
+
+// latest is the latest time that has runs. It is later than status.lastScheduleTime if not all clusters could be given theirs.
+func (w *World) latest() time.Time {
+	latest := timeOf(w.Disruption.Status.LastScheduleTime)
+	for i := range w.Runs {
+		minutes, err := strconv.ParseInt(strings.TrimPrefix(w.Runs[i].Name, w.Disruption.Name+"-"), 10, 64)
+		if at := time.Unix(60*minutes, 0).UTC(); err == nil && w.Disruption.Spec.Schedule != "" && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// giveUp takes the latest time for done that has runs, although clusters are left without: it is too late for these.
+func (d *Decision) giveUp(w *World, chosen labels.Selector, current []v1alpha1.NodeDisruptionRun) {
+	latest := metav1.NewTime(w.latest())
+	if !latest.After(timeOf(d.Status.LastScheduleTime)) {
+		return
+	}
+	d.Status.LastScheduleTime = &latest
+	named := d.Status.Failures
+	d.Status.Failures = nil
+	for _, cluster := range w.byName() {
+		if !chosen.Matches(labels.Set(cluster.Labels)) || slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }) {
+			continue
+		}
+		failure := v1alpha1.DisruptionFailure{Cluster: cluster.Name, Message: fmt.Sprintf("left out, because its run could not be made within %s", lateStart)}
+		if i := slices.IndexFunc(named, func(f v1alpha1.DisruptionFailure) bool { return f.Cluster == cluster.Name }); i >= 0 {
+			failure = named[i]
+		}
+		d.Status.Failures = append(d.Status.Failures, failure)
+	}
 }
 
 // begin adds the runs that are due and missing, and notes the clusters that are left out.
@@ -189,6 +231,16 @@ func (w *World) byName() []*v1alpha1.Cluster {
 	}
 	slices.SortFunc(sorted, func(a, b *v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
 	return sorted
+}
+
+// frozen says why a cluster is not waited for; empty if it is.
+func (w *World) frozen(name string) string {
+	for i := range w.Clusters {
+		if w.Clusters[i].Name == name {
+			return frozen(&w.Clusters[i])
+		}
+	}
+	return "its Cluster is gone"
 }
 
 // frozen says why nothing may begin in a cluster; empty if it may.
@@ -355,6 +407,8 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 	s, spec := &d.Status, &w.Disruption.Spec
 	over := phases[v1alpha1.NodeDisruptionCompleted] + phases[v1alpha1.NodeDisruptionFailed]
 	switch {
+	case spec.Paused && over+phases[v1alpha1.NodeDisruptionPaused] < int(s.Clusters):
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, fmt.Sprintf("is to be paused: the Nodes of %d of %d runs are restored", over+phases[v1alpha1.NodeDisruptionPaused], s.Clusters)
 	case spec.Paused:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
 	case spec.DryRun && s.Clusters == 0:

@@ -242,3 +242,47 @@ func TestScheduledRuns(t *testing.T) {
 		}
 	})
 }
+
+// A cluster that is frozen, or gone, in the middle of its run would otherwise keep all others from what is due for ever.
+func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.Disruption.Spec.Schedule = "*/5 * * * *"
+	w.Now = begin.Truncate(time.Hour).Add(5 * time.Minute)
+	w.work()
+	g.Expect(w.Runs).To(HaveLen(3))
+	w.Runs[0].Status.Phase = v1alpha1.NodeDisruptionCompleted
+	w.Clusters[1].Annotations = map[string]string{v1alpha1.FreezeAnnotation: "a test"}
+	w.Clusters = w.Clusters[:2]
+	held := w.Runs[1]
+	w.Now = w.Now.Add(5 * time.Minute)
+	d := w.work()
+	g.Expect(d.Create).To(ConsistOf(HaveField("Namespace", "c00")))
+	g.Expect(d.Delete).To(ConsistOf(HaveField("Namespace", "c00")), "nothing is deleted in a frozen cluster")
+	g.Expect(w.Runs).To(ContainElement(HaveField("UID", held.UID)))
+	g.Expect(d.Status.Failures).To(ConsistOf(And(HaveField("Cluster", "c01"), HaveField("Message", ContainSubstring("a test")))))
+	w.end()
+	w.Clusters[1].Annotations = nil
+	w.Now = w.Now.Add(5 * time.Minute)
+	g.Expect(w.work().Create).To(HaveLen(2))
+	g.Expect(w.Runs).NotTo(ContainElement(HaveField("UID", held.UID)))
+}
+
+// A hub that ended before it could give all clusters their runs, or a cluster that refused its own, leaves runs that go on.
+func TestRunsOfATimeThatIsNotDoneArePausedToo(t *testing.T) {
+	g := NewWithT(t)
+	w := world(3)
+	w.Disruption.Spec.Schedule = "*/5 * * * *"
+	w.Now = begin.Truncate(time.Hour).Add(5 * time.Minute)
+	at := metav1.NewTime(w.Now)
+	w.work()
+	w.Runs = w.Runs[:2]
+	w.Disruption.Status = v1alpha1.NodeDisruptionStatus{}
+	w.Now = w.Now.Add(2 * time.Minute)
+	w.Disruption.Spec.Paused = true
+	d := w.work()
+	g.Expect(d.Pause).To(HaveLen(2))
+	g.Expect(d.Status).To(And(HaveField("LastScheduleTime", HaveValue(HaveField("Time", BeTemporally("==", at.Time)))), HaveField("Clusters", BeEquivalentTo(2)),
+		HaveField("Message", "is to be paused: the Nodes of 0 of 2 runs are restored")))
+	g.Expect(d.Status.Failures).To(ConsistOf(And(HaveField("Cluster", "c02"), HaveField("Message", ContainSubstring("could not be made")))))
+}

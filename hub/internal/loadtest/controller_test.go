@@ -122,7 +122,7 @@ func TestATestIsCarriedOutAndMerged(t *testing.T) {
 	f.Expect(beside.Items).To(HaveEach(HaveField("Spec.Paused", true)))
 }
 
-// TestTheAPIServerTakesWhatFollowsFromATest: durations are written by Go, which makes 1.5s of 1500ms, and of what is computed.
+// TestTheAPIServerTakesWhatFollowsFromATest: durations are written by Go, which makes 1.5s of 1500ms and 500µs of 0.5ms, and of what is computed.
 func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
 	for _, name := range PresetNames() {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
 		f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
 			spec.Preset, spec.Load = nil, &v1alpha1.Load{
 				Steps:      []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}}}},
-				Thresholds: []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: 2500 * time.Microsecond}}},
+				Thresholds: []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Max: &metav1.Duration{Duration: 500 * time.Microsecond}}, {Measurement: v1alpha1.LoadPodReady, Max: &metav1.Duration{Duration: 2500 * time.Microsecond}}},
 			}
 		})
 		f.Expect(f.reconcile()).To(Succeed())

@@ -314,6 +314,41 @@ func TestARunWhoseAgentIsLostIsNotWaitedForAndCountsInPart(t *testing.T) {
 	}
 }
 
+// What is measured at another time than in the other clusters is no part of the same load.
+func TestARunThatDidNotBeginWithTheOthersIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*World)
+		says   string
+	}{
+		"late": {func(w *World) {
+			w.Runs[1].Status.StartTime = &metav1.Time{Time: w.Runs[1].Spec.StartTime.Add(72 * time.Second)}
+		}, "it began 1m12s after the others"},
+		"a clock that is behind": {func(w *World) { w.Clusters[1].Status.ClockSkew = &metav1.Duration{Duration: -10 * time.Minute} },
+			"its agent's clock is 10m0s behind the hub's"},
+		"a moment later": {func(w *World) {
+			w.Runs[1].Status.StartTime = &metav1.Time{Time: w.Runs[1].Spec.StartTime.Add(lateStart)}
+			w.Clusters[1].Status.ClockSkew = &metav1.Duration{Duration: lateStart}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := begun(2, nil)
+			for i := range w.Runs {
+				completed(v1alpha1.LoadPassed, time.Second)(&w.Runs[i].Status)
+			}
+			c.change(w)
+			w.step()
+			s := &w.Test.Status
+			if c.says == "" {
+				g.Expect(s).To(And(HaveField("Failures", BeEmpty()), HaveField("Completed", BeEquivalentTo(2)), HaveField("Verdict", v1alpha1.LoadPassed)))
+				return
+			}
+			g.Expect(s.Failures).To(ConsistOf(And(HaveField("Cluster", "c01"), HaveField("Message", ContainSubstring(c.says)))))
+			g.Expect(s).To(And(HaveField("Partial", true), HaveField("Verdict", v1alpha1.LoadMissed), HaveField("Completed", BeEquivalentTo(1))))
+		})
+	}
+}
+
 func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 	fast, slow := []time.Duration{time.Second, time.Second}, []time.Duration{time.Second, 7 * time.Second}
 	for name, c := range map[string]struct {

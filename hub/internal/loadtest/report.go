@@ -78,12 +78,34 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 		return run.Status.Failure
 	case run.Status.Phase == v1alpha1.LoadTestFailed:
 		return cmp.Or(run.Status.Failure, run.Status.Message, "its agent does not say why")
+	case w.apart(run) != "":
+		return w.apart(run)
 	case d.Status.StartTime == nil || over:
 		return ""
 	case !measured(run) && run.Spec.StartTime != nil && d.lost(w, run) != "":
 		return d.lost(w, run)
 	}
 	return d.notDisrupted(w, run)
+}
+
+// apart says why a run was not together with the others; empty if it was, as far as is known. Times of begin are by the agents'
+// clocks.
+func (w *view) apart(run *v1alpha1.LoadTestRun) string {
+	if run.Spec.StartTime == nil {
+		return ""
+	}
+	if began := run.Status.StartTime; began != nil && began.Sub(run.Spec.StartTime.Time) > lateStart {
+		return fmt.Sprintf("it began %s after the others", began.Sub(run.Spec.StartTime.Time).Round(time.Second))
+	}
+	cluster := w.clusters[run.Namespace]
+	if cluster == nil || cluster.Status.ClockSkew == nil || cluster.Status.ClockSkew.Abs() <= lateStart {
+		return ""
+	}
+	skew, way := cluster.Status.ClockSkew.Duration, "ahead of"
+	if skew < 0 {
+		way = "behind"
+	}
+	return fmt.Sprintf("it did not begin with the others: its agent's clock is %s %s the hub's", skew.Abs(), way)
 }
 
 // notDisrupted says why Nodes did not fail as they should; empty if they did, or may still.

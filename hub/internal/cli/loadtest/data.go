@@ -63,6 +63,8 @@ type clusterReport struct {
 	Series    []v1alpha1.LoadSeries          `json:"series,omitempty"`
 	Errors    []v1alpha1.LoadError           `json:"errors,omitempty"`
 	Simulator *v1alpha1.LoadSimulator        `json:"simulator,omitempty"`
+	// Notes say what could not be measured.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // fault is one Node that a disruption of the test let fail.
@@ -126,7 +128,7 @@ func clusterOf(run *v1alpha1.LoadTestRun, failures []v1alpha1.LoadTestFailure) c
 	s := &run.Status
 	one := clusterReport{
 		Cluster: run.Namespace, Phase: s.Phase, Verdict: s.Verdict, Failure: s.Failure, Invalid: s.Invalid, StartTime: s.StartTime, EndTime: s.EndTime,
-		Progress: s.Progress, Threshold: s.Thresholds, Series: s.Series, Errors: s.Errors, Simulator: s.Simulator,
+		Progress: s.Progress, Threshold: s.Thresholds, Series: s.Series, Errors: s.Errors, Simulator: s.Simulator, Notes: s.Notes,
 	}
 	for _, failure := range failures {
 		if failure.Cluster == run.Namespace {

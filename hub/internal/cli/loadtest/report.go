@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -102,7 +103,7 @@ func writeText(out io.Writer, r *report) error {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		fmt.Fprintf(out, "%s: %s: %s\n", run.Cluster, cmp.Or(string(run.Verdict), string(run.Phase)), counts(&run.Progress))
-		for _, why := range append([]string{run.Failure}, run.Invalid...) {
+		for _, why := range slices.Concat([]string{run.Failure}, run.Invalid, run.Notes) {
 			if why != "" {
 				fmt.Fprintf(out, "  %s\n", why)
 			}
