@@ -1,14 +1,20 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
@@ -101,22 +107,83 @@ func (f *fixture) machine(name string) *v1alpha1.Machine {
 	return machine
 }
 
+// loadTestRun makes one that has these finalizers.
+func (f *fixture) loadTestRun(name string, finalizers ...string) *metav1.PartialObjectMetadata {
+	f.t.Helper()
+	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: name, Finalizers: finalizers}}
+	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "wait", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
+	hubtest.Create(f.t, f.client, run)
+	header := &metav1.PartialObjectMetadata{ObjectMeta: run.ObjectMeta}
+	header.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRun"))
+	return header
+}
+
+// deleteNamespace asks for the deletion of the fixture's namespace, and waits until these objects in it are being deleted.
+func (f *fixture) deleteNamespace(held ...client.Object) {
+	f.t.Helper()
+	f.Expect(f.client.Delete(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.name}})).To(Succeed())
+	for _, object := range held {
+		f.Eventually(func() (*metav1.Time, error) {
+			err := f.client.Get(f.t.Context(), client.ObjectKeyFromObject(object), object)
+			return object.GetDeletionTimestamp(), err
+		}).WithTimeout(patience).ShouldNot(BeNil(), "Kubernetes deletes what is in the namespace")
+	}
+}
+
 func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 	f := newFixture(t)
 	f.fails(3, "does not exist", "cluster remove-finalizers NAME --yes")
 	f.deployment(1)
-	held := f.machine("held")
+	held, loaded := f.machine("held"), f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
 	f.fails(4, "is not being deleted", "cluster remove-finalizers NAME --yes")
-	f.Expect(f.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.name}})).To(Succeed())
-	f.Eventually(func() (*metav1.Time, error) {
-		err := f.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)
-		return held.DeletionTimestamp, err
-	}).WithTimeout(patience).ShouldNot(BeNil(), "Kubernetes deletes what is in the namespace")
+	f.deleteNamespace(held, loaded)
 	f.fails(2, "needs --yes", "cluster remove-finalizers NAME")
-	f.Expect(f.succeeds("cluster remove-finalizers NAME --dry-run=server")).To(ContainSubstring("machine.hollowfleet.io/held finalizer removed (server dry run)"))
-	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(held), held)).To(Succeed())
-	f.Expect(f.succeeds("cluster remove-finalizers NAME --yes")).To(And(
-		ContainSubstring("machine.hollowfleet.io/held finalizer removed"), ContainSubstring("namespace/"+f.name+" deleted")))
+	for mode, mark := range map[string]string{"client": " (dry run)\n", "server": " (server dry run)\n"} {
+		f.Expect(f.succeeds("cluster remove-finalizers NAME --dry-run=" + mode)).To(And(
+			ContainSubstring("machine.hollowfleet.io/held finalizer removed"+mark), ContainSubstring("loadtestrun.hollowfleet.io/loaded finalizer removed"+mark)))
+	}
+	for _, object := range []client.Object{held, loaded} {
+		f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+		f.Expect(object.GetFinalizers()).NotTo(BeEmpty())
+	}
+	r := f.hollow("cluster remove-finalizers NAME --yes -o wide")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(And(ContainSubstring("machine.hollowfleet.io/held finalizer removed\n"), ContainSubstring("loadtestrun.hollowfleet.io/loaded finalizer removed\n"),
+		ContainSubstring("namespace/"+f.name+" deleted"), MatchRegexp(`Machines given up: +1\n`), MatchRegexp(`LoadTestRuns given up: +1\n`)))
+	f.Expect(r.errOut).To(ContainSubstring("kubectl get namespaces -l "+v1alpha1.LoadTestRunUIDLabel+"="+string(loaded.UID)), "no object has the UID any more")
+}
+
+func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(1)
+	held, loaded := f.machine("held"), f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
+	f.deleteNamespace(held, loaded)
+	screen := newTerminal(t)
+	_, err := screen.keyboard.Write([]byte("n\n"))
+	f.Expect(err).NotTo(HaveOccurred())
+	var out bytes.Buffer
+	line := []string{"cluster", "remove-finalizers", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
+	f.Expect(cli.Execute(t.Context(), line, genericiooptions.IOStreams{In: screen.file, Out: &out, ErrOut: &out})).To(Equal(4), out.String)
+	f.Expect(out.String()).To(And(ContainSubstring("Give up 1 Machine(s) and 1 LoadTestRun(s) of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
+	f.succeeds("cluster remove-finalizers NAME --yes")
+}
+
+func TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable(t *testing.T) {
+	f := newFixture(t)
+	f.namespace()
+	const other = "example.com/other"
+	both, foreign := f.loadTestRun("both", v1alpha1.LoadTestRunFinalizer, other), f.loadTestRun("foreign", other)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stopped":"a while"}}`))
+	f.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error {
+		return f.client.Patch(ctx, both.DeepCopy(), patch)
+	}, "loadtestruns.hollowfleet.io")).To(Succeed())
+	f.deleteNamespace(both, foreign)
+	f.Expect(f.succeeds("cluster remove-finalizers NAME --yes --wait=false")).To(Equal("loadtestrun.hollowfleet.io/both finalizer removed\n"))
+	for _, run := range []*metav1.PartialObjectMetadata{both, foreign} {
+		f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(run), run)).To(Succeed())
+		f.Expect(run.Finalizers).To(ConsistOf(other))
+		f.Expect(f.client.Patch(t.Context(), run, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	}
 }
 
 func TestNearNamesAreSuggested(t *testing.T) {

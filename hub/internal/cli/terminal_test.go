@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"sync"
@@ -14,8 +15,10 @@ import (
 
 // terminal is a pseudoterminal that keeps all that is written to it.
 type terminal struct {
-	// file is what a program has as its standard output.
+	// file is what a program has as its standard input and output.
 	file *os.File
+	// keyboard takes what a user types.
+	keyboard io.Writer
 
 	mu      sync.Mutex
 	written bytes.Buffer
@@ -34,7 +37,7 @@ func newTerminal(t *testing.T) *terminal {
 	g.Expect(unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 160})).To(Succeed())
 	file, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	made := &terminal{file: file}
+	made := &terminal{file: file, keyboard: master}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
