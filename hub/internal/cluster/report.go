@@ -97,6 +97,9 @@ func deletingMessage(cluster *v1alpha1.Cluster) string {
 	if counts := cluster.Status.Machines; counts != nil && counts.Total > 0 {
 		message += fmt.Sprintf(". The finalizers of %d Machine(s) keep it, which the agent cannot remove any more;"+
 			" their pods and Nodes stay. To give these Machines up: kubectl hollow cluster remove-finalizers %s", counts.Total, cluster.Name)
+	} else {
+		message += fmt.Sprintf(". If it stays, LoadTestRuns may keep it, which the agent cannot clean up any more:"+
+			" kubectl hollow cluster remove-finalizers %s --dry-run=client names them", cluster.Name)
 	}
 	return message
 }

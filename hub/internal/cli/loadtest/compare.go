@@ -24,8 +24,13 @@ const leastDifference = 10 * time.Millisecond
 // nothing.
 const leastDifferenceByObject = 1500 * time.Millisecond
 
+type compareOptions struct {
+	baseline, tolerance, format string
+	percent                     float64
+}
+
 func newCompare(hub *cmdutil.Hub) *cobra.Command {
-	baseline, tolerance := "", "10%"
+	o := &compareOptions{tolerance: "10%"}
 	command := &cobra.Command{
 		Use: "compare NAME --baseline FILE", Short: "Compare what a LoadTest has measured with an earlier one",
 		Long: `Compare the p50 and p99 that a LoadTest has measured over all clusters with those of an earlier one, of which report -o json has
@@ -36,43 +41,59 @@ is shown and not judged, because it is known by the bounds of buckets only.`,
   kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
-			percent, err := strconv.ParseFloat(strings.TrimSuffix(tolerance, "%"), 64)
+			percent, err := strconv.ParseFloat(strings.TrimSuffix(o.tolerance, "%"), 64)
 			if err != nil || percent < 0 {
-				return cmdutil.Usage("--tolerance: want a percentage such as 10%%, got %q", tolerance)
+				return cmdutil.Usage("--tolerance: want a percentage such as 10%%, got %q", o.tolerance)
 			}
-			if baseline == "" {
+			if o.baseline == "" {
 				return cmdutil.Usage("want --baseline")
 			}
-			return compareWith(command.Context(), hub, args[0], baseline, percent)
+			if o.format != string(asText) && o.format != string(asJSON) {
+				return cmdutil.Usage("-o: want text or json, got %q", o.format)
+			}
+			o.percent = percent
+			return o.run(command.Context(), hub, args[0])
 		},
 	}
-	command.Flags().StringVar(&baseline, "baseline", "", "file that report -o json has written of an earlier test")
-	command.Flags().StringVar(&tolerance, "tolerance", tolerance, "how much longer a time may be")
+	command.Flags().StringVar(&o.baseline, "baseline", "", "file that report -o json has written of an earlier test")
+	command.Flags().StringVar(&o.tolerance, "tolerance", o.tolerance, "how much longer a time may be")
+	command.Flags().StringVarP(&o.format, "output", "o", string(asText), "output format: text or json")
 	return command
 }
 
-func compareWith(ctx context.Context, hub *cmdutil.Hub, name, file string, percent float64) error {
-	text, err := os.ReadFile(file)
+func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string) error {
+	text, err := os.ReadFile(o.baseline)
 	if err != nil {
 		return fmt.Errorf("reading the baseline: %w", err)
 	}
 	before := &report{}
 	if err := json.Unmarshal(text, before); err != nil {
-		return cmdutil.Usage("%s is no report: %w", file, err)
+		return cmdutil.Usage("%s is no report: %w", o.baseline, err)
 	}
 	if len(before.Results) == 0 {
-		return cmdutil.Usage("%s has no results to compare with", file)
+		return cmdutil.Usage("%s has no results to compare with", o.baseline)
 	}
-	c, err := hub.Client()
+	hubClient, err := hub.Client()
 	if err != nil {
 		return err
 	}
-	now, err := gather(ctx, c, name)
+	now, err := gather(ctx, hubClient, name)
 	if err != nil {
 		return err
 	}
-	table, regressions := comparison(before.Results, now.Results, percent)
-	if err := (&cmdutil.Output{}).Table(hub.Out, table); err != nil {
+	c := compare(before.Results, now.Results, o.percent)
+	c.Name, c.Baseline = now.Name, before.Name
+	telling := hub
+	if o.format == string(asJSON) {
+		aside := *hub
+		telling, aside.Out = &aside, hub.ErrOut
+		encoder := json.NewEncoder(hub.Out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(c)
+	} else {
+		err = (&cmdutil.Output{}).Table(hub.Out, c.table())
+	}
+	if err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	for _, one := range []*report{before, now} {
@@ -80,19 +101,48 @@ func compareWith(ctx context.Context, hub *cmdutil.Hub, name, file string, perce
 			hub.Note("The comparison is of little worth: %s is partial or invalid.", one.Name)
 		}
 	}
-	if regressions > 0 {
-		return cmdutil.Timeout("%d measurements are longer than in %s by more than %g%%, or missing", regressions, before.Name, percent)
+	if c.Regressions > 0 {
+		return cmdutil.Timeout("%d measurements are longer than in %s by more than %g%%, or missing", c.Regressions, before.Name, o.percent)
 	}
-	hub.Say("no regression against %s", before.Name)
+	telling.Say("no regression against %s", before.Name)
 	return nil
 }
 
-// comparison has a row for each that was measured before or now.
-func comparison(before, now []v1alpha1.LoadTestResult, percent float64) (*metav1.Table, int) {
-	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Measurement", "P50 before", "P50", "Delta", "P99 before", "P99", "Delta", "Result")}
-	// kubectl's printer wants columns of different names.
-	table.ColumnDefinitions[3].Name, table.ColumnDefinitions[6].Name = "P50 delta", "P99 delta"
-	regressions := 0
+// result of one measurement in a comparison.
+type result string
+
+const (
+	isOK, isRegression result = "ok", "regression"
+	// isMissing and isNew were measured before only, and now only.
+	isMissing, isNew result = "missing", "new"
+	// isNotJudged is what the API server counts itself: it is known by the bounds of its buckets, of which the next is twice as long.
+	isNotJudged result = "not judged"
+)
+
+// compared is one measurement before and now; nil where it was not measured.
+type compared struct {
+	Measurement v1alpha1.LoadMeasurement `json:"measurement"`
+	Verb        string                   `json:"verb,omitempty"`
+	Resource    string                   `json:"resource,omitempty"`
+	P50Before   *metav1.Duration         `json:"p50Before,omitempty"`
+	P50         *metav1.Duration         `json:"p50,omitempty"`
+	P99Before   *metav1.Duration         `json:"p99Before,omitempty"`
+	P99         *metav1.Duration         `json:"p99,omitempty"`
+	Result      result                   `json:"result"`
+}
+
+// comparison is what -o json prints.
+type comparison struct {
+	Name        string     `json:"name"`
+	Baseline    string     `json:"baseline"`
+	Tolerance   float64    `json:"tolerancePercent"`
+	Regressions int        `json:"regressions"`
+	Rows        []compared `json:"measurements"`
+}
+
+// compare has a row for each that was measured before or now.
+func compare(before, now []v1alpha1.LoadTestResult, percent float64) *comparison {
+	c := &comparison{Tolerance: percent}
 	known := map[loadtest.Key]*v1alpha1.LoadTestResult{}
 	for i := range now {
 		known[keyOf(&now[i].LoadLatency)] = &now[i]
@@ -101,33 +151,54 @@ func comparison(before, now []v1alpha1.LoadTestResult, percent float64) (*metav1
 		old := &before[i]
 		found := known[keyOf(&old.LoadLatency)]
 		delete(known, keyOf(&old.LoadLatency))
-		// What the API server counts itself is known by the bounds of its buckets, of which the next is twice as long.
 		judged := old.Measurement != v1alpha1.LoadAPIServerRequest
-		if found == nil {
-			if !judged {
-				continue
-			}
-			regressions++
-			table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{nameOfLatency(&old.LoadLatency), short(old.P50), "-", "-", short(old.P99), "-", "-", "missing"}})
+		if found == nil && !judged {
 			continue
 		}
-		result := "ok"
-		if !judged {
-			result = "-"
-		} else if longer(old.Measurement, old.P50, found.P50, percent) || longer(old.Measurement, old.P99, found.P99, percent) {
-			regressions++
-			result = "regression"
+		row := compared{Measurement: old.Measurement, Verb: old.Verb, Resource: old.Resource, P50Before: &old.P50, P99Before: &old.P99, Result: isOK}
+		switch {
+		case found == nil:
+			row.Result = isMissing
+		case !judged:
+			row.Result = isNotJudged
+		case longer(old.Measurement, old.P50, found.P50, percent) || longer(old.Measurement, old.P99, found.P99, percent):
+			row.Result = isRegression
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			nameOfLatency(&old.LoadLatency), short(old.P50), short(found.P50), delta(old.P50, found.P50), short(old.P99), short(found.P99), delta(old.P99, found.P99), result,
-		}})
+		if found != nil {
+			row.P50, row.P99 = &found.P50, &found.P99
+		}
+		if row.Result == isMissing || row.Result == isRegression {
+			c.Regressions++
+		}
+		c.Rows = append(c.Rows, row)
 	}
 	for i := range now {
-		if known[keyOf(&now[i].LoadLatency)] != nil {
-			table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{nameOfLatency(&now[i].LoadLatency), "-", short(now[i].P50), "-", "-", short(now[i].P99), "-", "new"}})
+		if one := &now[i]; known[keyOf(&one.LoadLatency)] != nil {
+			c.Rows = append(c.Rows, compared{Measurement: one.Measurement, Verb: one.Verb, Resource: one.Resource, P50: &one.P50, P99: &one.P99, Result: isNew})
 		}
 	}
-	return table, regressions
+	return c
+}
+
+func (c *comparison) table() *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Measurement", "P50 before", "P50", "Delta", "P99 before", "P99", "Delta", "Result")}
+	// kubectl's printer wants columns of different names.
+	table.ColumnDefinitions[3].Name, table.ColumnDefinitions[6].Name = "P50 delta", "P99 delta"
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		name := loadtest.Key{Measurement: row.Measurement, Verb: row.Verb, Resource: row.Resource}.String()
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			name, cell(row.P50Before), cell(row.P50), delta(row.P50Before, row.P50), cell(row.P99Before), cell(row.P99), delta(row.P99Before, row.P99), string(row.Result),
+		}})
+	}
+	return table
+}
+
+func cell(d *metav1.Duration) string {
+	if d == nil {
+		return "-"
+	}
+	return short(*d)
 }
 
 func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, percent float64) bool {
@@ -138,8 +209,9 @@ func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, p
 	return now.Duration-before.Duration > least && float64(now.Duration) > float64(before.Duration)*(1+percent/100)
 }
 
-func delta(before, now metav1.Duration) string {
-	if before.Duration <= 0 {
+// delta is how much longer a time is. Nothing is said of one that was no time at all.
+func delta(before, now *metav1.Duration) string {
+	if before == nil || now == nil || before.Duration <= time.Microsecond {
 		return "-"
 	}
 	return fmt.Sprintf("%+.1f%%", (float64(now.Duration)/float64(before.Duration)-1)*100)

@@ -233,4 +233,10 @@ func nameOfLatency(l *v1alpha1.LoadLatency) string {
 	return loadtest.Key{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource}.String()
 }
 
-func short(d metav1.Duration) string { return loadtest.Round(d.Duration).String() }
+// short is a time as people read it. A microsecond is the shortest that a histogram has, and stands for no time at all.
+func short(d metav1.Duration) string {
+	if d.Duration <= time.Microsecond {
+		return "0s"
+	}
+	return loadtest.Round(d.Duration).String()
+}

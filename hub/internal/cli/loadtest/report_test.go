@@ -192,12 +192,13 @@ func TestCompare(t *testing.T) {
 			[]v1alpha1.LoadTestResult{{LoadLatency: latency(v1alpha1.LoadPodReadyByObject, "", "", 3*time.Second)}}, 1, "regression",
 		},
 		"new":          {[]v1alpha1.LoadTestResult{result(time.Second)}, []v1alpha1.LoadTestResult{result(time.Second), other}, 0, "new"},
+		"from no time": {[]v1alpha1.LoadTestResult{result(time.Microsecond)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "0s 1s -"},
 		"from nothing": {[]v1alpha1.LoadTestResult{result(0)}, []v1alpha1.LoadTestResult{result(time.Second)}, 1, "regression"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table, got := comparison(c.before, c.now, 10)
-			NewWithT(t).Expect(got).To(Equal(c.want))
-			NewWithT(t).Expect(fmt.Sprint(table.Rows)).To(ContainSubstring(c.says))
+			got := compare(c.before, c.now, 10)
+			NewWithT(t).Expect(got.Regressions).To(Equal(c.want))
+			NewWithT(t).Expect(fmt.Sprint(got.table().Rows)).To(ContainSubstring(c.says))
 		})
 	}
 }
