@@ -28,9 +28,10 @@ const (
 	HealthPort = 10248
 )
 
-// KubeletLate is the condition of a Node whose hollow kubelet does not keep up: True as long as pods that are due wait for more than
-// five seconds in the kubelet's work queue, because the machine that simulates the Node is too slow. The hollow-node writes it; a Node
-// whose kubelet has never been late does not have it. Load tests on such Nodes are invalid.
+// KubeletLate is the condition of a Node whose hollow kubelet does not keep up, because the machine that simulates the Node is too slow:
+// True as long as pods that are due wait for more than five seconds in the kubelet's work queue, or its process has waited for a processor
+// all the time for half a minute. The hollow-node writes it; a Node whose kubelet has never been late does not have it. Load tests on
+// such Nodes are invalid.
 const KubeletLate corev1.NodeConditionType = "KubeletLate"
 
 // Configuration is what one hollow-node process needs to become one Node. The agent writes it; no user

@@ -35,7 +35,7 @@ func invalidity(f simulatorFacts) []string {
 		reasons = append(reasons, fmt.Sprintf("%d of %d Nodes had late heartbeats: the hollow nodes did not keep up. Use fewer of them, or a larger machine", f.LateNodes, f.Nodes))
 	}
 	if tooMany(f.LateKubelets) {
-		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes were late with pods that were due: the hollow nodes did not keep up. Use fewer of them, or a larger machine", f.LateKubelets, f.Nodes))
+		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes were late with pods that were due, or waited for a processor all the time: the hollow nodes did not keep up. Use fewer of them, or a larger machine", f.LateKubelets, f.Nodes))
 	}
 	if f.LateRequests*100 > f.Requests*lateRequestPercent {
 		reasons = append(reasons, fmt.Sprintf("%d of %d requests were made more than a second after their time: the agent did not keep up. Ask for fewer a second, or use a larger machine", f.LateRequests, f.Requests))

@@ -3,6 +3,7 @@ package hollownode
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -22,8 +23,9 @@ import (
 // within a second.
 const workQueueLateAfter = 5 * time.Second
 
-// workQueueWatch looks at the kubelet's work queue whenever the kubelet reports its Node, and reports a queue that is late as a
-// condition of the Node: what was measured on such a Node was the machine that simulates it.
+// workQueueWatch looks at the kubelet's work queue and at the processors whenever the kubelet reports its Node, and reports a queue
+// that is late, and a process that always waits for a processor, as a condition of the Node: what was measured on such a Node was the
+// machine that simulates it. A queue can be in time although each pod takes minutes.
 type workQueueWatch struct {
 	gate *fakecri.Gate
 	lock *sync.Mutex
@@ -31,12 +33,14 @@ type workQueueWatch struct {
 	due *map[types.UID]time.Time
 	// paused is that the sync loop was made to pause at the last look, so that what is late now is late for that reason.
 	paused bool
+	// processors tells whether the process gets any.
+	processors processorWait
 }
 
 func watchWorkQueue(k *kubelet.Kubelet, gate *fakecri.Gate) (*workQueueWatch, error) {
 	lock, lockErr := pointerTo[sync.Mutex](k, workQueueLock)
 	due, err := pointerTo[map[types.UID]time.Time](k, workQueueItems)
-	return &workQueueWatch{gate: gate, lock: lock, due: due}, errors.Join(lockErr, err)
+	return &workQueueWatch{gate: gate, lock: lock, due: due, processors: processorWait{tasks: os.DirFS("/proc/self/task")}}, errors.Join(lockErr, err)
 }
 
 // late tells whether the kubelet does not keep up with its queue.
@@ -62,10 +66,14 @@ func (w *workQueueWatch) late(now time.Time) bool {
 func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) error {
 	now := time.Now()
 	condition := corev1.NodeCondition{
-		Type: contract.KubeletLate, Status: corev1.ConditionFalse, Reason: "WorkQueueInTime",
-		Message: "The kubelet takes pods from its work queue in time", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		Type: contract.KubeletLate, Status: corev1.ConditionFalse, Reason: "KubeletInTime",
+		Message: "The kubelet takes pods from its work queue in time, and gets processors", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
-	late := w.late(now)
+	late, starved := w.late(now), w.processors.starved(now)
+	if starved {
+		condition.Status, condition.Reason = corev1.ConditionTrue, "ProcessorWait"
+		condition.Message = "The hollow node always waits for a processor: its machine is too slow, or gives it too little"
+	}
 	if late {
 		condition.Status, condition.Reason = corev1.ConditionTrue, "WorkQueueLate"
 		condition.Message = "Pods wait for more than " + workQueueLateAfter.String() + " in the kubelet's work queue: the machine of the hollow node is too slow"
@@ -74,7 +82,7 @@ func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) erro
 	switch {
 	case i >= 0:
 		node.Status.Conditions[i] = changed(node.Status.Conditions[i], condition, now)
-	case late:
+	case late || starved:
 		node.Status.Conditions = append(node.Status.Conditions, condition)
 	}
 	return nil
