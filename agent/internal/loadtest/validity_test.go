@@ -20,7 +20,7 @@ func TestInvalidity(t *testing.T) {
 		"two of few Nodes":               {simulatorFacts{Nodes: 3, LateNodes: 2}, []string{"2 of 3 Nodes"}},
 		"kubelets of 5 % of the Nodes":   {simulatorFacts{Nodes: 100, LateKubelets: 5}, nil},
 		"kubelets of more than 5 %":      {simulatorFacts{Nodes: 100, LateKubelets: 6}, []string{"kubelets of 6 of 100 Nodes"}},
-		"one kubelet of few":             {simulatorFacts{Nodes: 3, LateKubelets: 1}, nil},
+		"one kubelet of few":             {simulatorFacts{Nodes: 3, LateKubelets: 1}, []string{"kubelets of 1 of 3 Nodes"}},
 		"a busy machine, a late kubelet": {simulatorFacts{Nodes: 100, LateKubelets: 1, CPUSeconds: 30, SaturatedPercent: 91}, []string{"processors"}},
 		"5 % of the requests":            {simulatorFacts{Requests: 100, LateRequests: 5}, nil},
 		"more than 5 % of the requests":  {simulatorFacts{Requests: 100, LateRequests: 6}, []string{"6 of 100 requests"}},
