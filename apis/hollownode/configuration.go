@@ -30,9 +30,17 @@ const (
 
 // KubeletLate is the condition of a Node whose hollow kubelet does not keep up, because the machine that simulates the Node is too slow:
 // True as long as pods that are due wait for more than five seconds in the kubelet's work queue, or its process has waited for a processor
-// all the time for half a minute. The hollow-node writes it; a Node whose kubelet has never been late does not have it. Load tests on
-// such Nodes are invalid.
+// all the time for forty seconds. The hollow-node writes it; a Node whose kubelet has never been late does not have it. Load tests on
+// many such Nodes are invalid.
 const KubeletLate corev1.NodeConditionType = "KubeletLate"
+
+// The reasons of KubeletLate while it is True.
+const (
+	// WorkQueueLate: pods that are due wait.
+	WorkQueueLate = "WorkQueueLate"
+	// ProcessorWait: the process waits for a processor all the time.
+	ProcessorWait = "ProcessorWait"
+)
 
 // Configuration is what one hollow-node process needs to become one Node. The agent writes it; no user
 // edits it in place: a changed configuration means a new pod.

@@ -225,7 +225,7 @@ type LoadSimulator struct {
 	// +optional
 	LateHeartbeats int32 `json:"lateHeartbeats"`
 	// lateKubelets is how many Nodes had the condition KubeletLate at some time: pods that were due waited for more than five seconds
-	// in the work queue of the hollow kubelet, or it waited for a processor all the time for half a minute.
+	// in the work queue of the hollow kubelet, or it waited for a processor all the time for forty seconds.
 	// +optional
 	LateKubelets int32 `json:"lateKubelets"`
 	// lateRequests is how many requests the agent itself made more than a second after their time.

@@ -37,7 +37,6 @@ spec:
   containers:
   - name: main
     image: example.com/main
-    resources: {requests: {cpu: 1m, memory: 1Mi}}
     readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 10}
 `
 

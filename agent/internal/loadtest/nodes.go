@@ -2,7 +2,6 @@ package loadtest
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,11 +24,14 @@ type nodeTracker struct {
 	// isHollow has the Nodes that are there.
 	isHollow map[string]bool
 	// late has the Nodes whose kubelet was late at some time, those that are gone as well.
-	late map[string]bool
+	late map[string]lateKubelet
 }
 
+// lateKubelet is why a kubelet was late.
+type lateKubelet struct{ queue, starved bool }
+
 func newNodeTracker(record recordFunc) *nodeTracker {
-	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]bool{}}
+	return &nodeTracker{record: record, since: map[string]time.Time{}, ready: map[string]bool{}, isHollow: map[string]bool{}, late: map[string]lateKubelet{}}
 }
 
 // observe notes what the watch shows of a Node. There says that it was there before the watch began.
@@ -39,9 +41,7 @@ func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
 	ready := nodes.Ready(node)
 	was, known := t.ready[node.Name]
 	t.ready[node.Name], t.isHollow[node.Name] = ready, node.Labels[v1alpha1.HollowNodeLabel] == "true"
-	if kubeletLate(node) {
-		t.late[node.Name] = true
-	}
+	t.observeKubelet(node)
 	since, waits := t.since[node.Name]
 	switch {
 	case ready && waits:
@@ -65,18 +65,23 @@ func (t *nodeTracker) hollow() map[string]bool {
 	return names
 }
 
-// lateKubelets are the names of the Nodes whose kubelet was late at some time.
-func (t *nodeTracker) lateKubelets() []string {
+// lateKubelets are the Nodes whose kubelet was late at some time, by their names.
+func (t *nodeTracker) lateKubelets() map[string]lateKubelet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.late))
+	return maps.Clone(t.late)
 }
 
-// kubeletLate tells whether a hollow kubelet says of itself that it does not keep up.
-func kubeletLate(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == hollownode.KubeletLate && c.Status == corev1.ConditionTrue
-	})
+// observeKubelet notes whether a hollow kubelet says of itself that it does not keep up.
+func (t *nodeTracker) observeKubelet(node *corev1.Node) {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == hollownode.KubeletLate && c.Status == corev1.ConditionTrue {
+			late := t.late[node.Name]
+			late.starved = late.starved || c.Reason == hollownode.ProcessorWait
+			late.queue = late.queue || c.Reason != hollownode.ProcessorWait
+			t.late[node.Name] = late
+		}
+	}
 }
 
 // gone forgets a Node, but not that its kubelet was late.

@@ -64,7 +64,7 @@ func (s *simulator) processorsAt(total, idle uint64, at time.Time) {
 }
 
 // report is how the simulator was, and what the validity of the run rests on. Late kubelets and requests are counted elsewhere.
-func (s *simulator) report(lateKubelets []string, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
+func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late int32
@@ -73,10 +73,17 @@ func (s *simulator) report(lateKubelets []string, requests, lateRequests int64) 
 			late++
 		}
 	}
-	var kubelets int32
-	for _, name := range lateKubelets {
-		if !s.disrupted[name] {
-			kubelets++
+	var kubelets, queues, starved int32
+	for name, late := range lateKubelets {
+		if s.disrupted[name] {
+			continue
+		}
+		kubelets++
+		if late.queue {
+			queues++
+		}
+		if late.starved {
+			starved++
 		}
 	}
 	busy, saturated, watched := s.processors.percent()
@@ -84,7 +91,7 @@ func (s *simulator) report(lateKubelets []string, requests, lateRequests int64) 
 			Nodes: int32(len(s.late)), LateHeartbeats: late, LateKubelets: kubelets, LateRequests: lateRequests,
 			CPUBusyPercent: int32(busy + 0.5), CPUSaturatedPercent: int32(saturated + 0.5), AgentCPUMilliseconds: s.agent.Milliseconds(),
 		}, simulatorFacts{
-			Nodes: int32(len(s.late)), LateNodes: late, LateKubelets: kubelets, Requests: requests, LateRequests: lateRequests,
+			Nodes: int32(len(s.late)), LateNodes: late, LateQueues: queues, StarvedKubelets: starved, Requests: requests, LateRequests: lateRequests,
 			CPUSeconds: watched.Seconds(), SaturatedPercent: saturated,
 		}
 }

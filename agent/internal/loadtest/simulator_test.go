@@ -26,34 +26,37 @@ func TestLateHeartbeats(t *testing.T) {
 	hollow := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 	s.heartbeats([]coordinationv1.Lease{lease("a", 19*time.Second), lease("b", 21*time.Second), lease("c", time.Hour), lease("real", time.Hour), {ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
 		hollow, map[string]bool{"c": true}, now)
-	report, _ := s.report([]string{"b", "c"}, 0, 0)
-	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1)), HaveField("LateKubelets", BeEquivalentTo(1))))
+	late := map[string]lateKubelet{"a": {starved: true}, "b": {queue: true, starved: true}, "c": {queue: true}}
+	report, facts := s.report(late, 0, 0)
+	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1)), HaveField("LateKubelets", BeEquivalentTo(2))))
+	g.Expect(facts).To(And(HaveField("LateQueues", BeEquivalentTo(1)), HaveField("StarvedKubelets", BeEquivalentTo(2))))
 	s.heartbeats([]coordinationv1.Lease{lease("b", 0), lease("c", time.Hour)}, hollow, nil, now)
-	report, _ = s.report([]string{"b", "c"}, 0, 0)
+	report, _ = s.report(late, 0, 0)
 	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(2)), HaveField("LateHeartbeats", BeEquivalentTo(1))),
 		"one that was late once was late, and one that was disrupted does not count any more")
 	s.heartbeats(nil, hollow, map[string]bool{"b": true}, now)
-	report, _ = s.report([]string{"b", "c"}, 0, 0)
-	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero()), HaveField("LateKubelets", BeZero())))
+	report, _ = s.report(late, 0, 0)
+	g.Expect(report).To(And(HaveField("Nodes", BeEquivalentTo(1)), HaveField("LateHeartbeats", BeZero()), HaveField("LateKubelets", BeEquivalentTo(1))))
 }
 
 func TestLateKubelets(t *testing.T) {
 	g := NewWithT(t)
 	nodes := newNodeTracker(func(measure.Key, time.Duration, time.Time) {})
-	node := func(name string, status corev1.ConditionStatus) *corev1.Node {
+	node := func(name string, status corev1.ConditionStatus, reason string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: hollownode.KubeletLate, Status: status}}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: hollownode.KubeletLate, Status: status, Reason: reason}}},
 		}
 	}
 	nodes.observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, true, time.Now())
-	nodes.observe(node("before", corev1.ConditionFalse), true, time.Now())
+	nodes.observe(node("before", corev1.ConditionFalse, "KubeletInTime"), true, time.Now())
 	g.Expect(nodes.lateKubelets()).To(BeEmpty())
-	nodes.observe(node("late", corev1.ConditionTrue), false, time.Now())
-	nodes.observe(node("late", corev1.ConditionFalse), false, time.Now())
-	nodes.observe(node("gone", corev1.ConditionTrue), false, time.Now())
+	nodes.observe(node("late", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
+	nodes.observe(node("late", corev1.ConditionFalse, "KubeletInTime"), false, time.Now())
+	nodes.observe(node("gone", corev1.ConditionTrue, hollownode.WorkQueueLate), false, time.Now())
+	nodes.observe(node("gone", corev1.ConditionTrue, hollownode.ProcessorWait), false, time.Now())
 	nodes.gone("gone")
-	g.Expect(nodes.lateKubelets()).To(Equal([]string{"gone", "late"}), "one that was late once was late")
+	g.Expect(nodes.lateKubelets()).To(Equal(map[string]lateKubelet{"gone": {queue: true, starved: true}, "late": {queue: true}}), "one that was late once was late")
 }
 
 func TestAHeartbeatThatIsLateAtTheEndOfAShortRunIsSeen(t *testing.T) {

@@ -58,7 +58,9 @@ var presets = map[string]preset{
 	},
 }
 
-// The objects of presets. Their pods take next to nothing of a Node, and run on hollow Nodes only.
+// The objects of presets. Their pods run on hollow Nodes only, and request nothing: the scheduler spreads such pods. Those that request
+// little of processors and less of memory than a Node has in proportion, such as 1m and 1Mi, it puts on one Node, 80 of 100 on one of 20, to
+// keep the others in balance, and what is measured is then how that one keeps up.
 var (
 	podTemplate = v1alpha1.LoadTemplate{Name: "pod", Object: `apiVersion: v1
 kind: Pod
@@ -68,7 +70,6 @@ spec:
   containers:
   - name: main
     image: pause
-    resources: {requests: {cpu: 1m, memory: 1Mi}}
 `}
 	configMapTemplate = v1alpha1.LoadTemplate{Name: "configmap", Object: `apiVersion: v1
 kind: ConfigMap

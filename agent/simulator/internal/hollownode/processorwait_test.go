@@ -24,13 +24,12 @@ func TestAProcessIsStarvedThatAlwaysWaits(t *testing.T) {
 		want   bool
 	}{
 		"at rest":                   {[]float64{0, 0, 0, 0}, false},
-		"a busy machine":            {[]float64{0.3, 0.7, 0.9, 0.7}, false},
-		"always":                    {[]float64{1.9, 1.8, 1.9}, true},
-		"one thread always":         {[]float64{0.97, 0.97, 0.97}, true},
-		"not yet for long":          {[]float64{0, 1.9, 1.9}, false},
-		"a moment in between":       {[]float64{1.9, 1.9, 0.5, 1.9}, false},
+		"a busy machine":            {[]float64{0.3, 0.9, 1.4, 1.4, 1.4}, false},
+		"always":                    {[]float64{1.9, 1.8, 1.9, 1.6}, true},
+		"not yet for long":          {[]float64{0, 1.9, 1.9, 1.9}, false},
+		"a moment in between":       {[]float64{1.9, 1.9, 0.5, 1.9, 1.9}, false},
 		"a thread that waited long": {[]float64{0.2, 6.4, 0.1}, false},
-		"not any more":              {[]float64{1.9, 1.9, 1.9, 0.5}, false},
+		"not any more":              {[]float64{1.9, 1.9, 1.9, 1.9, 0.5}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, waited := time.Now(), time.Hour

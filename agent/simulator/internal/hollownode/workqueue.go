@@ -71,11 +71,11 @@ func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) erro
 	}
 	late, starved := w.late(now), w.processors.starved(now)
 	if starved {
-		condition.Status, condition.Reason = corev1.ConditionTrue, "ProcessorWait"
+		condition.Status, condition.Reason = corev1.ConditionTrue, contract.ProcessorWait
 		condition.Message = "The hollow node always waits for a processor: its machine is too slow, or gives it too little"
 	}
 	if late {
-		condition.Status, condition.Reason = corev1.ConditionTrue, "WorkQueueLate"
+		condition.Status, condition.Reason = corev1.ConditionTrue, contract.WorkQueueLate
 		condition.Message = "Pods wait for more than " + workQueueLateAfter.String() + " in the kubelet's work queue: the machine of the hollow node is too slow"
 	}
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == condition.Type })
