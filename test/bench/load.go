@@ -74,8 +74,11 @@ type loadFigures struct {
 	Left int `json:"namespacesLeft"`
 }
 
+// portion is how many pods are made, and deleted, at a time with --every.
+const portion = 10
+
 func loadCommand(opts *options) *cobra.Command {
-	pods, qps := 100, 1
+	pods, qps, every := 100, 1, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Measure a load test over many clusters, and what it costs",
@@ -88,15 +91,19 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runLoad(cmd.Context(), *opts, int32(pods), int32(qps)) //nolint:gosec // checked there
+			return runLoad(cmd.Context(), *opts, int32(pods), int32(qps), every) //nolint:gosec // checked there
 		},
 	}
 	cmd.Flags().IntVar(&pods, "pods", pods, "number of pods in each cluster")
 	cmd.Flags().IntVar(&qps, "qps", qps, "pods that are made in a second in each cluster")
+	cmd.Flags().DurationVar(&every, "every", every, "make 10 pods in each cluster, and later delete them, once in this time; 0 makes all in a row")
 	return cmd
 }
 
-func runLoad(ctx context.Context, opts options, pods, qps int32) (err error) {
+func runLoad(ctx context.Context, opts options, pods, qps int32, every time.Duration) (err error) {
+	if every > 0 && pods%portion != 0 {
+		return fmt.Errorf("--pods: want a multiple of %d with --every, got %d", portion, pods)
+	}
 	if opts.clusters < 1 || opts.machines < 1 || pods < 1 || qps < 1 {
 		return errors.New("--clusters, --machines, --pods, --qps: want at least 1 each")
 	}
@@ -118,7 +125,7 @@ func runLoad(ctx context.Context, opts options, pods, qps int32) (err error) {
 		return err
 	}
 	f := &loadFigures{Clusters: opts.clusters, Machines: opts.machines, Pods: int(pods)}
-	if err := f.measure(ctx, opts, fleet, newLoadTest(pods, qps)); err != nil {
+	if err := f.measure(ctx, opts, fleet, newLoadTest(pods, qps, every)); err != nil {
 		return err
 	}
 	if opts.output == "json" {
@@ -130,25 +137,35 @@ func runLoad(ctx context.Context, opts options, pods, qps int32) (err error) {
 }
 
 // newLoadTest starts pods in all clusters and waits for them.
-func newLoadTest(pods, qps int32) *v1alpha1.LoadTest {
+func newLoadTest(pods, qps int32, every time.Duration) *v1alpha1.LoadTest {
+	iterations := int32(1)
+	if every > 0 {
+		iterations, pods = pods/portion, portion
+	}
 	test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: loadName}}
 	test.Spec.ClusterSelector = &metav1.LabelSelector{}
 	test.Spec.Load = &v1alpha1.Load{
 		Templates: []v1alpha1.LoadTemplate{{Name: "pod", Object: loadPod}},
 		Steps: []v1alpha1.LoadStep{
-			{Name: "create", Phases: []v1alpha1.LoadPhase{{
+			{Name: "create", Iterations: iterations, Phases: []v1alpha1.LoadPhase{{
 				Action: v1alpha1.LoadCreate, Template: "pod", Replicas: pods, Wait: v1alpha1.LoadWaitReady,
 				// Times in pods are whole seconds: pods made at the same part of each second would all be wrong by the same.
 				Tuning: v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: qps},
 			}}},
-			{Name: "delete", Phases: []v1alpha1.LoadPhase{{
-				Action: v1alpha1.LoadDelete, Template: "pod", Tuning: v1alpha1.LoadTuning{QPS: 2 * qps}, Wait: v1alpha1.LoadWaitGone,
+			{Name: "delete", Iterations: iterations, Phases: []v1alpha1.LoadPhase{{
+				Action: v1alpha1.LoadDelete, Template: "pod", Replicas: pods, Tuning: v1alpha1.LoadTuning{QPS: 2 * qps}, Wait: v1alpha1.LoadWaitGone,
 			}}},
 		},
 		Thresholds: []v1alpha1.LoadThreshold{
 			{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 5 * time.Second}},
 			{Measurement: v1alpha1.LoadAPIRequest, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: time.Second}},
 		},
+	}
+	if every > 0 {
+		for i := range test.Spec.Load.Steps {
+			step := &test.Spec.Load.Steps[i]
+			step.Phases = append(step.Phases, v1alpha1.LoadPhase{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: every}})
+		}
 	}
 	return test
 }

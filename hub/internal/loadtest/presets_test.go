@@ -27,6 +27,7 @@ func TestPresets(t *testing.T) {
 			pod := &corev1.Pod{}
 			g.Expect(yaml.UnmarshalStrict([]byte(load.Templates[0].Object), pod)).To(Succeed())
 			g.Expect(pod.Spec.NodeSelector).To(HaveKeyWithValue(v1alpha1.HollowNodeLabel, "true"), "they run on no real Node")
+			g.Expect(pod.Spec.Containers[0].Resources.Requests).To(BeEmpty(), "the scheduler spreads them then")
 			total := int32(0)
 			for _, one := range load.Steps {
 				for _, phase := range one.Phases {
