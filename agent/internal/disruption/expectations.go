@@ -22,28 +22,34 @@ func (w *World) expect(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.Disrupted
 	if w.Frozen || run.Spec.Paused || node.InjectedAt == nil {
 		return
 	}
-	late := func(at time.Time, within time.Duration) bool {
-		frozen := w.frozenSince(node.InjectedAt.Time) - w.frozenSince(at)
-		return at.Sub(node.InjectedAt.Time)-frozen > within
+	for i := range run.Spec.Expectations {
+		w.judge(&run.Spec.Expectations[i], int32(i), node)
 	}
-	for i, expectation := range run.Spec.Expectations {
-		number := int32(i)
-		if expectation.Type == v1alpha1.ExpectPodsEvicted && node.Pods == nil {
-			if pods, known := w.Evictable[node.Name]; known {
-				node.Pods = &pods
-			}
-		}
-		if isJudged(node, number) || noPods(expectation, node) {
-			continue
-		}
-		switch at, known := w.metAt(expectation, node); {
-		case !known:
-		case !at.IsZero() && !late(at, expectation.Within.Duration):
-			node.Met = append(node.Met, number)
-		case !at.IsZero() || late(w.Answered, expectation.Within.Duration):
-			node.Missed = append(node.Missed, number)
+}
+
+// judge notes whether one expectation is met, or can not be any more.
+func (w *World) judge(expectation *v1alpha1.DisruptionExpectation, number int32, node *v1alpha1.DisruptedNode) {
+	if expectation.Type == v1alpha1.ExpectPodsEvicted && node.Pods == nil {
+		if pods, known := w.Evictable[node.Name]; known {
+			node.Pods = &pods
 		}
 	}
+	if isJudged(node, number) || noPods(*expectation, node) {
+		return
+	}
+	switch at, known := w.metAt(*expectation, node); {
+	case !known:
+	case !at.IsZero() && !w.late(expectation, node, at):
+		node.Met = append(node.Met, number)
+	case !at.IsZero() || w.late(expectation, node, w.Answered):
+		node.Missed = append(node.Missed, number)
+	}
+}
+
+// late tells whether a time is too late for an expectation. Frozen time does not count.
+func (w *World) late(expectation *v1alpha1.DisruptionExpectation, node *v1alpha1.DisruptedNode, at time.Time) bool {
+	frozen := w.frozenSince(node.InjectedAt.Time) - w.frozenSince(at)
+	return at.Sub(node.InjectedAt.Time)-frozen > expectation.Within.Duration
 }
 
 // isJudged tells whether nothing more is to be said of an expectation on a Node.

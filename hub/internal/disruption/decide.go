@@ -332,6 +332,7 @@ func (d *Decision) summarize(w *World, current []v1alpha1.NodeDisruptionRun, nex
 			passed++
 		case v1alpha1.DisruptionUnknown:
 			unknown++
+		case v1alpha1.DisruptionMissed: // A failure, which is counted above.
 		}
 	}
 	if len(w.Disruption.Spec.Expectations) > 0 {
