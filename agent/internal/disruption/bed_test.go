@@ -1,0 +1,175 @@
+package disruption
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/agenttest"
+	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// bed is a Controller of a real cluster, in a namespace of its own for workload, host and hub.
+type bed struct {
+	*WithT
+	*Controller
+	t         *testing.T
+	admin     client.Client
+	namespace string
+	clock     *clocktesting.FakeClock
+
+	mu sync.Mutex
+	// refuse answers requests whose method and path begin so.
+	refuse map[string]error
+	frozen error
+}
+
+// Check implements freeze.Checker.
+func (b *bed) Check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.frozen
+}
+
+// FrozenSince implements freeze.Downtime.
+func (b *bed) FrozenSince(time.Time) time.Duration { return 0 }
+
+// Answered says that the API server always answers.
+func (b *bed) Answered(freeze.Scope) time.Time { return b.clock.Now() }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func newBed(t *testing.T, nodes ...string) *bed {
+	t.Helper()
+	environment := agenttest.Environment(t)
+	b := &bed{t: t, WithT: NewWithT(t), admin: environment.Client, clock: clocktesting.NewFakeClock(time.Now()), refuse: map[string]error{}}
+	b.namespace = agenttest.Namespace(t, b.admin)
+	config := clients.Gated(environment.Config, func(inner http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			b.mu.Lock()
+			var refused error
+			for what, err := range b.refuse {
+				if strings.HasPrefix(request.Method+" "+request.URL.Path, what) {
+					refused = err
+				}
+			}
+			b.mu.Unlock()
+			if refused != nil {
+				return nil, refused
+			}
+			return inner.RoundTrip(request)
+		})
+	})
+	scheme, err := clients.Scheme()
+	b.Expect(err).NotTo(HaveOccurred())
+	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: clients.Mapper()})
+	b.Expect(err).NotTo(HaveOccurred())
+	target, err := kubernetes.NewForConfig(config)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Controller, err = New(Deps{
+		Namespace: b.namespace, Runs: direct, Hub: direct, Nodes: direct, Host: direct, HostNamespace: b.namespace, Target: target,
+		Freeze: b, Clock: b.clock, Log: logr.Discard(),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, name := range nodes {
+		b.machine(b.node(name))
+	}
+	return b
+}
+
+// node is the name of a Machine that no other test has: Nodes are in no namespace.
+func (b *bed) node(name string) string { return b.namespace + "-" + name }
+
+// machine makes a Machine with a Ready Node and a pod that follows its plan.
+func (b *bed) machine(name string) {
+	b.t.Helper()
+	machine := agenttest.Machine(b.namespace, name)
+	machine.Finalizers = nil
+	machine.Spec.ProviderConfig.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`)}
+	b.Expect(b.admin.Create(b.t.Context(), machine)).To(Succeed())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{v1alpha1.MachineNameLabel: name}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "hollow-node", Image: "none"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: disrupt.VolumeName, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}}}
+	b.Expect(b.admin.Create(b.t.Context(), pod)).To(Succeed())
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	b.Expect(b.admin.Create(b.t.Context(), node)).To(Succeed())
+	b.t.Cleanup(func() { _ = b.admin.Delete(b.t.Context(), node) })
+	b.ready(name, corev1.ConditionTrue)
+}
+
+func (b *bed) ready(name string, status corev1.ConditionStatus) {
+	b.t.Helper()
+	b.Eventually(func() error {
+		node := &corev1.Node{}
+		if err := b.admin.Get(b.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		return b.admin.Status().Update(b.t.Context(), node)
+	}).WithTimeout(agenttest.Wait).Should(Succeed())
+}
+
+// run makes a run that lets all Nodes be not ready for a minute. Its creation has the API server's time, which the fake clock
+// follows.
+func (b *bed) run(name string, change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
+	b.t.Helper()
+	run := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	run.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	run.Spec.Timing.Duration = metav1.Duration{Duration: time.Minute}
+	if change != nil {
+		change(&run.Spec)
+	}
+	b.Expect(b.admin.Create(b.t.Context(), run)).To(Succeed())
+	if b.clock.Now().Before(run.CreationTimestamp.Time) {
+		b.clock.SetTime(run.CreationTimestamp.Time)
+	}
+	return run
+}
+
+// read returns what the hub has of a run.
+func (b *bed) read(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionRunStatus {
+	b.t.Helper()
+	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(run), run)).To(Succeed())
+	return run.Status
+}
+
+// plan returns the runs in the annotation of a pod.
+func (b *bed) plan(name string) []string {
+	b.t.Helper()
+	pod := &corev1.Pod{}
+	b.Expect(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: b.namespace, Name: name}, pod)).To(Succeed())
+	plan, err := disrupt.Decode([]byte(pod.Annotations[disrupt.Annotation]))
+	b.Expect(err).NotTo(HaveOccurred())
+	var runs []string
+	for _, entry := range plan.Entries {
+		runs = append(runs, entry.Run)
+	}
+	return runs
+}
+
+func (b *bed) work() {
+	b.t.Helper()
+	b.Expect(b.Work(b.t.Context())).To(Succeed())
+}
+
+func (b *bed) merge(object client.Object, patch string) {
+	b.t.Helper()
+	b.Expect(b.admin.Patch(b.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}

@@ -1,0 +1,104 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// due is the time for which runs are due, nil for none, and when the next ones are.
+func (w *World) due() (*time.Time, time.Time, error) {
+	last := w.Disruption.Status.LastScheduleTime
+	if w.Disruption.Spec.Schedule == "" {
+		if last != nil {
+			return nil, time.Time{}, nil
+		}
+		at := w.Disruption.CreationTimestamp.Time
+		return &at, time.Time{}, nil
+	}
+	if strings.ContainsAny(w.Disruption.Spec.Schedule, "=@") {
+		return nil, time.Time{}, fmt.Errorf("%q has no five fields", w.Disruption.Spec.Schedule)
+	}
+	schedule, err := scheduleFields.Parse(w.Disruption.Spec.Schedule)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	after := w.Now.Add(-lateStart)
+	for _, earliest := range []time.Time{w.Disruption.CreationTimestamp.Time, timeOf(last)} {
+		if earliest.After(after) {
+			after = earliest
+		}
+	}
+	at := schedule.Next(after.UTC())
+	if at.IsZero() {
+		return nil, time.Time{}, fmt.Errorf("%q never comes", w.Disruption.Spec.Schedule)
+	}
+	if at.After(w.Now) {
+		return nil, at, nil
+	}
+	if w.isGoingOn(at) {
+		return nil, schedule.Next(w.Now.UTC()), nil
+	}
+	return &at, schedule.Next(w.Now.UTC()), nil
+}
+
+// scheduleFields are those of crontab.
+var scheduleFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// isGoingOn tells whether runs of an earlier time than at are not over. One in a frozen cluster, or one that is gone, is not waited
+// for: it would keep all others from what is due.
+func (w *World) isGoingOn(at time.Time) bool {
+	return slices.ContainsFunc(w.Runs, func(run v1alpha1.NodeDisruptionRun) bool {
+		return !isPreview(&run) && run.Name != w.name(at) && run.DecodeError == "" && w.frozen(run.Namespace) == "" &&
+			run.Status.Phase != v1alpha1.NodeDisruptionCompleted && run.Status.Phase != v1alpha1.NodeDisruptionFailed
+	})
+}
+
+// name is that of the runs for a time. It follows from the time, so that no run is made twice.
+func (w *World) name(at time.Time) string {
+	if w.Disruption.Spec.Schedule == "" {
+		return w.Disruption.Name
+	}
+	return fmt.Sprintf("%s-%d", w.Disruption.Name, at.Unix()/60)
+}
+
+// latest is the latest time that has runs. It is later than status.lastScheduleTime if not all clusters could be given theirs.
+func (w *World) latest() time.Time {
+	latest := timeOf(w.Disruption.Status.LastScheduleTime)
+	for i := range w.Runs {
+		minutes, err := strconv.ParseInt(strings.TrimPrefix(w.Runs[i].Name, w.Disruption.Name+"-"), 10, 64)
+		if at := time.Unix(60*minutes, 0).UTC(); err == nil && w.Disruption.Spec.Schedule != "" && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// giveUp takes the latest time for done that has runs, although clusters are left without: it is too late for these.
+func (d *Decision) giveUp(w *World, chosen labels.Selector, current []v1alpha1.NodeDisruptionRun) {
+	latest := metav1.NewTime(w.latest())
+	if !latest.After(timeOf(d.Status.LastScheduleTime)) {
+		return
+	}
+	d.Status.LastScheduleTime = &latest
+	named := d.Status.Failures
+	d.Status.Failures = nil
+	for _, cluster := range w.byName() {
+		if !chosen.Matches(labels.Set(cluster.Labels)) || slices.ContainsFunc(current, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name }) {
+			continue
+		}
+		failure := v1alpha1.DisruptionFailure{Cluster: cluster.Name, Message: fmt.Sprintf("left out, because its run could not be made within %s", lateStart)}
+		if i := slices.IndexFunc(named, func(f v1alpha1.DisruptionFailure) bool { return f.Cluster == cluster.Name }); i >= 0 {
+			failure = named[i]
+		}
+		d.Status.Failures = append(d.Status.Failures, failure)
+	}
+}
