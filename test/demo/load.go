@@ -21,7 +21,7 @@ const (
 func newLoadTest() *v1alpha1.LoadTest {
 	test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: loadTestName}}
 	test.Spec.ClusterSelector = &metav1.LabelSelector{}
-	test.Spec.Preset = &v1alpha1.LoadPreset{Name: "pod-startup", Pods: loadPods, QPS: 5}
+	test.Spec.Preset = &v1alpha1.LoadPreset{Name: "pod-startup", Pods: loadPods, QPS: 20}
 	return test
 }
 
