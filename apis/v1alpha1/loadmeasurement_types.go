@@ -90,9 +90,9 @@ const (
 	// LoadMissed: one was not met, or nothing was measured for it, or the run was not carried out in full.
 	LoadMissed LoadVerdict = "Failed"
 	// LoadInvalid: the simulator was the bottleneck, so that the measurements say nothing about the cluster. More than 5 % of the
-	// Nodes, and at least two, had late heartbeats; or as many had a late kubelet; or more than 5 % of the requests were made more than a
-	// second late; or one of these was late while the processors of the agent's machine were saturated for more than 90 % of at least
-	// 30 seconds.
+	// Nodes, and at least two, had late heartbeats; or the kubelets of as many were late with their work queues; or those of more than 25 %
+	// waited for a processor all the time; or more than 5 % of the requests were made more than a second late; or a heartbeat, a work queue
+	// or a request was late while the processors of the agent's machine were saturated for more than 90 % of at least 30 seconds.
 	LoadInvalid LoadVerdict = "Invalid"
 )
 

@@ -78,7 +78,7 @@ type loadFigures struct {
 const portion = 10
 
 func loadCommand(opts *options) *cobra.Command {
-	pods, qps, every := 100, 1, time.Duration(0)
+	pods, qps, every := int32(100), int32(1), time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Measure a load test over many clusters, and what it costs",
@@ -91,11 +91,11 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runLoad(cmd.Context(), *opts, int32(pods), int32(qps), every) //nolint:gosec // checked there
+			return runLoad(cmd.Context(), *opts, pods, qps, every)
 		},
 	}
-	cmd.Flags().IntVar(&pods, "pods", pods, "number of pods in each cluster")
-	cmd.Flags().IntVar(&qps, "qps", qps, "pods that are made in a second in each cluster")
+	cmd.Flags().Int32Var(&pods, "pods", pods, "number of pods in each cluster")
+	cmd.Flags().Int32Var(&qps, "qps", qps, "pods that are made in a second in each cluster")
 	cmd.Flags().DurationVar(&every, "every", every, "make 10 pods in each cluster, and later delete them, once in this time; 0 makes all in a row")
 	return cmd
 }

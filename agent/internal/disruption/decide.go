@@ -192,6 +192,9 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 		if w.Frozen {
 			message += ", because the agent is frozen"
 		}
+		if w.Now.Before(begins) {
+			return v1alpha1.NodeDisruptionPending, message
+		}
 		return v1alpha1.NodeDisruptionRunning, message
 	case run.Spec.Paused:
 		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"

@@ -1,6 +1,7 @@
 package hollownode
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -54,19 +55,21 @@ func (p *processorWait) read() (time.Duration, error) {
 		return 0, err
 	}
 	var sum time.Duration
+	counted := 0
 	for _, thread := range threads {
 		content, err := fs.ReadFile(p.tasks, path.Join(thread.Name(), "schedstat"))
 		if err != nil {
-			if len(threads) > 1 {
-				continue // It has ended meanwhile.
-			}
-			return 0, err
+			continue // It has ended meanwhile.
 		}
+		counted++
 		var ran, waited, turns int64
 		if _, err := fmt.Sscan(string(content), &ran, &waited, &turns); err != nil {
 			return 0, fmt.Errorf("reading how long thread %s waited: %w", thread.Name(), err)
 		}
 		sum += time.Duration(waited)
+	}
+	if counted == 0 {
+		return 0, errors.New("the kernel does not count how long threads wait")
 	}
 	return sum, nil
 }

@@ -24,7 +24,7 @@ const removeFinalizersLong = `Take the agent's finalizers off the Machines and L
 The agent of the cluster cannot do it: with the namespace it has lost its access to the hub. Nothing is deleted in the
 workload cluster: pods and Nodes of these Machines stay there without a Machine, and the agent reports them as orphans.
 
-The namespaces that these LoadTestRuns made stay there too, with their pods, and nobody reports them. They have the label
+The namespaces that these LoadTestRuns made stay there too, with their pods, and no agent reports them. They have the label
 ` + v1alpha1.LoadTestRunUIDLabel + ` with the UID of their run, which the command prints for each run. To find those of all runs
 in the workload cluster, and to delete those of one:
 
