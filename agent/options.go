@@ -11,7 +11,7 @@
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machineclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns/status,verbs=patch
-// +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns,verbs=get;list;patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=loadtestruns/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hollowfleet-agent,verbs=get;update

@@ -274,8 +274,13 @@ func (a *agent) addDisruptions(c clusters, target kubernetes.Interface) error {
 
 // addLoadTests adds what carries LoadTestRuns out.
 func (a *agent) addLoadTests(c clusters, target kubernetes.Interface) error {
+	metadata, err := clients.NewMetadata(c.hub.GetConfig(), c.hub.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	tests, err := loadtest.New(loadtest.Deps{
 		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Target: target,
+		Watch: metadata.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(a.hubNamespace()).Watch,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(a.target, a.gate.RoundTripper, observe)
 		},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -159,6 +160,15 @@ func Gated(config *rest.Config, gate func(http.RoundTripper) http.RoundTripper) 
 	gated := rest.CopyConfig(config)
 	gated.Wrap(gate)
 	return gated
+}
+
+// NewMetadata returns a client of the metadata of objects, which uses the connections of httpClient.
+func NewMetadata(config *rest.Config, httpClient *http.Client) (metadata.Interface, error) {
+	made, err := metadata.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of metadata: %w", err)
+	}
+	return made, nil
 }
 
 // NewGatedClientset returns a clientset for a library that wants one. Its requests pass gate.

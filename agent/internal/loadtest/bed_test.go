@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,6 +42,8 @@ type bed struct {
 	// looks counts how often the agent has looked at heartbeats.
 	looks atomic.Int32
 
+	// timing changes how long the controller waits between rounds.
+	timing func(*Controller)
 	// refuse chooses requests that are answered with an error.
 	refuse func(*http.Request) bool
 
@@ -125,15 +128,20 @@ func (b *bed) startWith(restricted *rest.Config) {
 	runs("the cache of Nodes", nodes.Start)
 	target, err := kubernetes.NewForConfig(clients.Gated(restricted, b.gate))
 	b.Expect(err).NotTo(HaveOccurred())
+	watches, err := metadata.NewForConfig(config)
+	b.Expect(err).NotTo(HaveOccurred())
 	c, err := New(Deps{
-		Namespace: b.namespace, Runs: direct, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
+		Namespace: b.namespace, Runs: direct, Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(b.namespace).Watch, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(restricted, b.gate, observe)
 		},
 		Freeze: b, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
-	c.idle, c.busyFor = 200*time.Millisecond, 200*time.Millisecond
+	c.busyFor, c.blind = 200*time.Millisecond, 200*time.Millisecond
+	if b.timing != nil {
+		b.timing(c)
+	}
 	dead := b.dead
 	runs("the controller", c.Start)
 	go func() {

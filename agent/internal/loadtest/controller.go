@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,9 +23,10 @@ import (
 )
 
 const (
-	// idleInterval and busyInterval are how often runs are listed: while one is to be carried out, the start and the end that a user
-	// asks for have to be found soon.
-	idleInterval, busyInterval = 5 * time.Second, time.Second
+	// busyInterval is how often runs are listed while one is to be carried out: the start and the end that a user asks for have to be
+	// found soon. Otherwise they are listed when one of them changes, and at least once an idleInterval; once a blindInterval if that
+	// cannot be watched.
+	busyInterval, blindInterval, idleInterval = time.Second, 5 * time.Second, 30 * time.Second
 	// longest bounds one round.
 	longest = 30 * time.Second
 	// progressPeriod and measurementPeriod are how often progress and measurements are written.
@@ -35,6 +39,8 @@ type Deps struct {
 	Namespace string
 	// Runs lists LoadTestRuns, uncached: a hub of an earlier release does not have the kind, and a cache would wait for it.
 	Runs client.Reader
+	// Watch watches them, or their metadata, while there is nothing to do.
+	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// Hub writes the status and the finalizer of runs.
 	Hub client.Client
 	// Target makes and removes namespaces.
@@ -61,37 +67,64 @@ type Controller struct {
 	written struct{ progress, measurements time.Time }
 	// listed are the runs that the hub has, also such as cannot be read; nil if it does not have the kind.
 	listed map[types.UID]bool
-	// busy is that there is something to do.
-	busy bool
-	// idle and busyFor are how long it waits between rounds.
-	idle, busyFor time.Duration
+	// version is that of the list of runs; empty if it could not be read.
+	version string
+	// busy is that a run is to be carried out, and settled that nothing is to be done for any of them until one changes.
+	busy, settled bool
+	// busyFor, blind and idle are how long it waits between rounds.
+	busyFor, blind, idle time.Duration
 	// failing is the error of the last round, which is logged once.
 	failing string
 }
 
 // New returns a Controller.
 func New(deps Deps) (*Controller, error) {
-	if deps.Namespace == "" || deps.Runs == nil || deps.Hub == nil || deps.Target == nil || deps.Load == nil || deps.NodeInformers == nil ||
+	if deps.Namespace == "" || deps.Runs == nil || deps.Watch == nil || deps.Hub == nil || deps.Target == nil || deps.Load == nil || deps.NodeInformers == nil ||
 		deps.Host == nil || deps.HostNamespace == "" || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("load tests need the cluster's namespace, clients of hub, target and host, the Nodes, the host's namespace, the freeze state and a clock")
 	}
-	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, idle: idleInterval, busyFor: busyInterval}, nil
+	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, busyFor: busyInterval, blind: blindInterval, idle: idleInterval}, nil
 }
 
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
 	for {
 		c.round(ctx)
-		wait := c.idle
-		if c.busy {
-			wait = c.busyFor
-		}
-		if sleep(ctx, c.Deps, wait) != nil {
+		if c.rest(ctx) != nil {
 			if c.active != nil {
 				<-c.active.over
 			}
 			return nil
 		}
+	}
+}
+
+// rest waits until the next round is due, and returns why ctx has ended if it did before.
+func (c *Controller) rest(ctx context.Context) error {
+	switch {
+	case c.busy:
+		return sleep(ctx, c.Deps, c.busyFor)
+	case c.settled && c.awaitChange(ctx):
+		return context.Cause(ctx)
+	}
+	return sleep(ctx, c.Deps, c.blind)
+}
+
+// awaitChange waits until a run changes after they were listed, at most for idle. It returns false if it could not watch
+// for that long: the hub's answer, or its silence, is not to be followed by the next request at once.
+func (c *Controller) awaitChange(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeout(ctx, c.idle)
+	defer cancel()
+	watching, err := c.Watch(bounded, metav1.ListOptions{ResourceVersion: c.version})
+	if err != nil {
+		return bounded.Err() != nil
+	}
+	defer watching.Stop()
+	select {
+	case <-bounded.Done():
+		return true
+	case event, open := <-watching.ResultChan():
+		return bounded.Err() != nil || open && event.Type != watch.Error
 	}
 }
 
@@ -112,6 +145,7 @@ func (c *Controller) round(ctx context.Context) {
 
 // work reads the runs, and does what is next for each of them. A run goes on in its own goroutine, until life ends.
 func (c *Controller) work(ctx, life context.Context) error {
+	c.settled = false
 	runs, problems, err := c.read(ctx)
 	if err != nil {
 		return err
@@ -138,7 +172,13 @@ func (c *Controller) work(ctx, life context.Context) error {
 			problems = append(problems, fmt.Errorf("load test run %s: %w", run.Name, err))
 		}
 	}
+	c.settled = c.version != "" && !c.busy && len(problems) == 0 && !slices.ContainsFunc(runs, unsettled)
 	return errors.Join(problems...)
+}
+
+// unsettled tells whether something is to be done for a run.
+func unsettled(run *v1alpha1.LoadTestRun) bool {
+	return !over(run.Status.Phase) || run.DeletionTimestamp != nil
 }
 
 // frozen says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what

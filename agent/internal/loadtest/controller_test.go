@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +43,34 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 		err := b.admin.Get(context.Background(), client.ObjectKeyFromObject(run), run)
 		return run.Finalizers, err
 	}).Should(BeEmpty(), "nothing is left that a deletion would have to wait for")
+}
+
+func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
+	t.Parallel()
+	watches := func(request *http.Request) bool {
+		return request.URL.Query().Get("watch") == "true" && strings.HasSuffix(request.URL.Path, "/loadtestruns")
+	}
+	for name, test := range map[string]struct {
+		timing func(*Controller)
+		refuse func(*http.Request) bool
+	}{
+		"a change is seen":          {timing: func(c *Controller) { c.blind, c.idle = time.Hour, time.Hour }},
+		"changes cannot be watched": {timing: func(c *Controller) { c.idle = time.Hour }, refuse: watches},
+		"a watch is silent": {timing: func(c *Controller) {
+			c.blind, c.idle = time.Hour, 200*time.Millisecond
+			c.Watch = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.stop()
+			b.timing, b.refuse = test.timing, test.refuse
+			b.start()
+			for _, name := range []string{"first", "second"} {
+				b.Expect(b.over(b.create(name, configMap, nil, creates(1))).Phase).To(Equal(v1alpha1.LoadTestCompleted))
+			}
+		})
+	}
 }
 
 func TestWhatIsRefused(t *testing.T) {

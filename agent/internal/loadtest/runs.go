@@ -21,6 +21,7 @@ import (
 // read returns the runs, the oldest first. It lists metadata, and reads only those runs that have changed: a run that is over has
 // hundreds of kilobytes of measurements. What concerns single runs stops no other one.
 func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error, error) {
+	c.version = ""
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LoadTestRunList"))
 	switch err := c.Runs.List(ctx, list, client.InNamespace(c.Namespace)); {
@@ -63,6 +64,7 @@ func (c *Controller) read(ctx context.Context) ([]*v1alpha1.LoadTestRun, []error
 	slices.SortFunc(runs, func(a, b *v1alpha1.LoadTestRun) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+	c.version = list.ResourceVersion
 	return runs, problems, nil
 }
 

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// startLead is how long before their beginning runs are told of it, so that all agents know it in time.
-	startLead = 5 * time.Second
+	// startLead is how long before their beginning runs are told of it, and leadPerRun how much longer for each of them: telling one takes
+	// a request of the hub, and its agent looks once a second.
+	startLead, leadPerRun = 3 * time.Second, 20 * time.Millisecond
 	// lateStart is how late a run may still be told. After that it would not be together with the others.
 	lateStart = 10 * time.Second
 	// lostAfter is how long an agent may be away, and a run late, before the hub does not wait for it any more.

@@ -115,6 +115,12 @@ func begun(clusters int, change func(*v1alpha1.LoadTestSpec)) *World {
 	return w
 }
 
+func TestTheMoreRunsTheEarlierTheyAreToldOfTheirBeginning(t *testing.T) {
+	for clusters, lead := range map[int]time.Duration{1: 3 * time.Second, 50: 4 * time.Second, 500: 13 * time.Second} {
+		NewWithT(t).Expect(begun(clusters, nil).Test.Status.StartTime.Time).To(Equal(begin.Add(lead)), "%d runs", clusters)
+	}
+}
+
 func TestRunsBeginTogetherWhenAllArePrepared(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)
@@ -135,7 +141,7 @@ func TestRunsBeginTogetherWhenAllArePrepared(t *testing.T) {
 	w.Now = begin.Add(20*time.Second + 300*time.Millisecond)
 	w.say(phase(v1alpha1.LoadTestPrepared))
 	g.Expect(w.step().Start).To(HaveLen(2), "a cluster that comes later is not loaded")
-	at := metav1.NewTime(begin.Add(25 * time.Second))
+	at := metav1.NewTime(begin.Add(23 * time.Second))
 	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.StartTime", &at)))
 	g.Expect(w.Test.Status).To(And(HaveField("StartTime", &at), HaveField("Phase", v1alpha1.LoadTestPhaseRunning)))
 	w.say(phase(v1alpha1.LoadTestRunning))

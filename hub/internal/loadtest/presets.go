@@ -216,7 +216,7 @@ func rebootAgainAndAgain(set *v1alpha1.LoadPreset, nodes int32) *v1alpha1.Disrup
 		Target: v1alpha1.DisruptionTarget{Mode: disrupt.ModeFixed, Value: max(nodes/part, 1)},
 		Faults: []disrupt.Fault{{Type: disrupt.Reboot}},
 		Timing: v1alpha1.DisruptionTiming{
-			StartAfter: metav1.Duration{Duration: startLead}, Duration: metav1.Duration{Duration: max(set.Duration.Duration, time.Second)},
+			Duration:   metav1.Duration{Duration: max(set.Duration.Duration, time.Second)},
 			HealthyFor: metav1.Duration{Duration: healthy}, UnhealthyFor: metav1.Duration{Duration: away},
 		},
 		Seed: set.Seed,

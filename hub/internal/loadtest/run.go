@@ -43,7 +43,7 @@ func (d *Decision) prepare(w *view, runs []*v1alpha1.LoadTestRun) {
 		d.set(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", d.Status.Clusters)
 	default:
 		if begun.IsZero() {
-			begun = w.Now.Add(startLead)
+			begun = w.Now.Add(startLead + time.Duration(len(ready))*leadPerRun)
 		}
 		// The API server keeps whole seconds.
 		d.Status.StartTime, d.Status.Phase = new(metav1.NewTime(begun.Truncate(time.Second))), v1alpha1.LoadTestPhaseRunning
