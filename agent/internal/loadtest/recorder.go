@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -33,6 +34,8 @@ type recorder struct {
 	series   map[v1alpha1.LoadMeasurement]*series
 	errors   map[errorKey]*v1alpha1.LoadError
 	start    time.Time
+	// omitted are the histograms that were left out when they were encoded last.
+	omitted int
 
 	requests, failed, late, throttled atomic.Int64
 }
@@ -105,7 +108,8 @@ func (r *recorder) evaluate(thresholds []v1alpha1.LoadThreshold) []v1alpha1.Load
 func (r *recorder) encode() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list, _, err := r.measured.Encode()
+	list, omitted, err := r.measured.Encode()
+	r.omitted = omitted
 	var over []v1alpha1.LoadSeries
 	for _, measurement := range slices.Sorted(maps.Keys(r.series)) {
 		if points := r.series[measurement].encode(); len(points) > 0 {
@@ -113,6 +117,16 @@ func (r *recorder) encode() ([]v1alpha1.LoadHistogram, []v1alpha1.LoadSeries, er
 		}
 	}
 	return list, over, err
+}
+
+// leftOut says what the report of a run does not have, because that would be too large for an object; empty for nothing.
+func (r *recorder) leftOut() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.omitted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d kinds of measurements are left out, all of them of requests: one object cannot hold them all", r.omitted, len(r.measured))
 }
 
 // failures are why requests failed, the most frequent first.

@@ -120,6 +120,9 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	if err := x.report(run, status, true); err != nil {
 		return err
 	}
+	if left := x.engine.recorder.leftOut(); left != "" {
+		x.note(left)
+	}
 	x.mu.Lock()
 	finish, failure, notes := metav1.NewTime(x.finish), x.failure, x.notes
 	x.mu.Unlock()

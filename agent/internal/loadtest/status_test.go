@@ -1,12 +1,34 @@
 package loadtest
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
+
+func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
+	for kinds, want := range map[int][]string{
+		64: nil,
+		70: {"6 of 70 kinds of measurements are left out, all of them of requests: one object cannot hold them all"},
+	} {
+		g := NewWithT(t)
+		run := &v1alpha1.LoadTestRun{}
+		x := &execution{deps: Deps{Clock: clock.RealClock{}}, simulator: newSimulator(), engine: &engine{run: run, recorder: newRecorder()}}
+		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.record), newNodeTracker(x.engine.recorder.record)
+		for kind := range kinds {
+			x.engine.recorder.answered("POST", fmt.Sprintf("kind%d", kind), time.Second, nil, time.Now())
+		}
+		status := &v1alpha1.LoadTestRunStatus{}
+		g.Expect(x.reportEnd(run, status)).To(Succeed())
+		g.Expect(status.Histograms).To(HaveLen(64))
+		g.Expect(status.Notes).To(Equal(want))
+	}
+}
 
 func TestVerdict(t *testing.T) {
 	met, missed := []v1alpha1.LoadThresholdResult{{Met: true}}, []v1alpha1.LoadThresholdResult{{Met: true}, {}}
