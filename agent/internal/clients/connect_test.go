@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,7 @@ func TestHubProbe(t *testing.T) {
 	g.Expect(probe.Cluster()).To(BeNil())
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "probe-hub"}}
 	g.Expect(hub.inner.Create(t.Context(), cluster)).To(Succeed())
+	t.Cleanup(func() { g.Expect(hub.inner.Delete(context.Background(), cluster)).To(Succeed()) })
 	g.Expect(probe.Probe(t.Context())).To(Succeed())
 	g.Expect(probe.Cluster().UID).To(Equal(cluster.UID))
 }
