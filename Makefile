@@ -109,8 +109,8 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 
 .PHONY: bench-load
 bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 machines and 100 pods each, and one cluster whose machine keeps up.
-	@go run ./test/bench load --clusters=10 --machines=20 --pods=100 --every=20s
-	@go run ./test/bench load --clusters=1 --machines=5 --pods=200 --qps=2
+	@go run ./test/bench load --profile=Realistic --clusters=10 --machines=20 --pods=100 --portion=4 --every=15s
+	@go run ./test/bench load --profile=Realistic --clusters=1 --machines=5 --pods=200 --qps=2
 
 .PHONY: chaos
 chaos: build ## Break a fleet at random and check that nothing is lost. FOR=10m sets how long, SEED=7 repeats a run.

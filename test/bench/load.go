@@ -29,15 +29,17 @@ const loadName = "bench"
 // namespaceListKind is the kind of a list of namespaces.
 var namespaceListKind = corev1.SchemeGroupVersion.WithKind("NamespaceList")
 
-// loadPod is a pod that runs on hollow Nodes only.
+// loadPod is a pod that runs on hollow Nodes only. On those that run probes it takes two seconds or three to start.
 const loadPod = `apiVersion: v1
 kind: Pod
+metadata:
+  annotations: {hollowfleet.io/started-after: 2s}
 spec:
   nodeSelector: {` + v1alpha1.HollowNodeLabel + `: "true"}
   containers:
   - name: main
     image: example.com/main
-    readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 10}
+    startupProbe: {tcpSocket: {port: 80}, periodSeconds: 1, failureThreshold: 60}
 `
 
 // loadFigures is what one load test measured, and what it cost.
@@ -74,11 +76,25 @@ type loadFigures struct {
 	Left int `json:"namespacesLeft"`
 }
 
-// portion is how many pods are made, and deleted, at a time with --every.
-const portion = 10
+// loadOptions say what pods are made in each cluster.
+type loadOptions struct {
+	pods, qps, portion int32
+	// every is in which time one portion of pods is made, and later deleted. 0 makes all in a row.
+	every time.Duration
+}
+
+func (o loadOptions) check() error {
+	switch {
+	case o.pods < 1 || o.qps < 1:
+		return errors.New("--pods, --qps: want at least 1 each")
+	case o.every > 0 && (o.portion < 1 || o.pods%o.portion != 0):
+		return fmt.Errorf("--pods: want a multiple of --portion with --every, got %d and %d", o.pods, o.portion)
+	}
+	return nil
+}
 
 func loadCommand(opts *options) *cobra.Command {
-	pods, qps, every := int32(100), int32(1), time.Duration(0)
+	load := loadOptions{pods: 100, qps: 1, portion: 10}
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Measure a load test over many clusters, and what it costs",
@@ -91,21 +107,22 @@ Exit status: 0 measured, 1 could not measure. No figure makes it fail.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runLoad(cmd.Context(), *opts, pods, qps, every)
+			return runLoad(cmd.Context(), *opts, load)
 		},
 	}
-	cmd.Flags().Int32Var(&pods, "pods", pods, "number of pods in each cluster")
-	cmd.Flags().Int32Var(&qps, "qps", qps, "pods that are made in a second in each cluster")
-	cmd.Flags().DurationVar(&every, "every", every, "make 10 pods in each cluster, and later delete them, once in this time; 0 makes all in a row")
+	cmd.Flags().Int32Var(&load.pods, "pods", load.pods, "number of pods in each cluster")
+	cmd.Flags().Int32Var(&load.qps, "qps", load.qps, "pods that are made in a second in each cluster")
+	cmd.Flags().DurationVar(&load.every, "every", load.every, "make a portion of the pods in each cluster, and later delete it, once in this time; 0 makes all in a row")
+	cmd.Flags().Int32Var(&load.portion, "portion", load.portion, "number of pods in a portion")
 	return cmd
 }
 
-func runLoad(ctx context.Context, opts options, pods, qps int32, every time.Duration) (err error) {
-	if every > 0 && pods%portion != 0 {
-		return fmt.Errorf("--pods: want a multiple of %d with --every, got %d", portion, pods)
+func runLoad(ctx context.Context, opts options, load loadOptions) (err error) {
+	if err := load.check(); err != nil {
+		return err
 	}
-	if opts.clusters < 1 || opts.machines < 1 || pods < 1 || qps < 1 {
-		return errors.New("--clusters, --machines, --pods, --qps: want at least 1 each")
+	if opts.clusters < 1 || opts.machines < 1 {
+		return errors.New("--clusters, --machines: want at least 1 each")
 	}
 	if opts.output != "text" && opts.output != "json" {
 		return fmt.Errorf("--output: want text or json, got %q", opts.output)
@@ -124,8 +141,8 @@ func runLoad(ctx context.Context, opts options, pods, qps int32, every time.Dura
 	if err := scaled.measureScale(ctx); err != nil {
 		return err
 	}
-	f := &loadFigures{Clusters: opts.clusters, Machines: opts.machines, Pods: int(pods)}
-	if err := f.measure(ctx, opts, fleet, newLoadTest(pods, qps, every)); err != nil {
+	f := &loadFigures{Clusters: opts.clusters, Machines: opts.machines, Pods: int(load.pods)}
+	if err := f.measure(ctx, opts, fleet, newLoadTest(load)); err != nil {
 		return err
 	}
 	if opts.output == "json" {
@@ -137,10 +154,10 @@ func runLoad(ctx context.Context, opts options, pods, qps int32, every time.Dura
 }
 
 // newLoadTest starts pods in all clusters and waits for them.
-func newLoadTest(pods, qps int32, every time.Duration) *v1alpha1.LoadTest {
-	iterations := int32(1)
-	if every > 0 {
-		iterations, pods = pods/portion, portion
+func newLoadTest(load loadOptions) *v1alpha1.LoadTest {
+	iterations, pods := int32(1), load.pods
+	if load.every > 0 {
+		iterations, pods = load.pods/load.portion, load.portion
 	}
 	test := &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: loadName}}
 	test.Spec.ClusterSelector = &metav1.LabelSelector{}
@@ -150,21 +167,21 @@ func newLoadTest(pods, qps int32, every time.Duration) *v1alpha1.LoadTest {
 			{Name: "create", Iterations: iterations, Phases: []v1alpha1.LoadPhase{{
 				Action: v1alpha1.LoadCreate, Template: "pod", Replicas: pods, Wait: v1alpha1.LoadWaitReady,
 				// Times in pods are whole seconds: pods made at the same part of each second would all be wrong by the same.
-				Tuning: v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: qps},
+				Tuning: v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: load.qps},
 			}}},
 			{Name: "delete", Iterations: iterations, Phases: []v1alpha1.LoadPhase{{
-				Action: v1alpha1.LoadDelete, Template: "pod", Replicas: pods, Tuning: v1alpha1.LoadTuning{QPS: 2 * qps}, Wait: v1alpha1.LoadWaitGone,
+				Action: v1alpha1.LoadDelete, Template: "pod", Replicas: pods, Tuning: v1alpha1.LoadTuning{QPS: 2 * load.qps}, Wait: v1alpha1.LoadWaitGone,
 			}}},
 		},
 		Thresholds: []v1alpha1.LoadThreshold{
-			{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 5 * time.Second}},
+			{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 10 * time.Second}},
 			{Measurement: v1alpha1.LoadAPIRequest, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: time.Second}},
 		},
 	}
-	if every > 0 {
+	if load.every > 0 {
 		for i := range test.Spec.Load.Steps {
 			step := &test.Spec.Load.Steps[i]
-			step.Phases = append(step.Phases, v1alpha1.LoadPhase{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: every}})
+			step.Phases = append(step.Phases, v1alpha1.LoadPhase{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: load.every}})
 		}
 	}
 	return test
