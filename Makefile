@@ -109,7 +109,7 @@ bench: build ## Measure a fleet: CLUSTERS clusters with MACHINES machines each, 
 
 .PHONY: bench-load
 bench-load: build ## Measure a load test and what it costs: 10 clusters with 20 machines and 100 pods each, and one cluster whose machine keeps up.
-	@go run ./test/bench load --profile=Realistic --clusters=10 --machines=20 --pods=100 --portion=4 --every=15s
+	@go run ./test/bench load --profile=Realistic --clusters=10 --machines=20 --pods=100 --portion=4 --every=10s
 	@go run ./test/bench load --profile=Realistic --clusters=1 --machines=5 --pods=200 --qps=2
 
 .PHONY: chaos
