@@ -201,6 +201,24 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 	}
 }
 
+func TestPodsOfALoadThatCannotBeMadeAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		load loadOptions
+		want string
+	}{
+		"no pods":             {loadOptions{qps: 1}, "--pods"},
+		"no requests":         {loadOptions{pods: 1}, "--qps"},
+		"no portion":          {loadOptions{pods: 10, qps: 1, every: time.Second}, "--portion"},
+		"a part of a portion": {loadOptions{pods: 10, qps: 1, portion: 4, every: time.Second}, "--portion"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(test.load.check()).To(MatchError(ContainSubstring(test.want)))
+		})
+	}
+	NewWithT(t).Expect(loadOptions{pods: 100, qps: 1, portion: 4, every: time.Second}.check()).To(Succeed())
+	NewWithT(t).Expect(loadOptions{pods: 10, qps: 1, portion: 4}.check()).To(Succeed(), "without --every there are no portions")
+}
+
 func TestSurgeIsANumberOrAPercentage(t *testing.T) {
 	g := NewWithT(t)
 	for surge, want := range map[string]int{"10%": 20, "1": 1, "1%": 2, "250": 250, "100%": 200} {

@@ -131,7 +131,8 @@ func (b *bed) startWith(restricted *rest.Config) {
 	watches, err := metadata.NewForConfig(config)
 	b.Expect(err).NotTo(HaveOccurred())
 	c, err := New(Deps{
-		Namespace: b.namespace, Runs: direct, Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(b.namespace).Watch, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
+		Namespace: b.namespace, Runs: direct, Hub: direct, Target: target, NodeInformers: nodes, Host: direct, HostNamespace: b.namespace,
+		Watch: watches.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(b.namespace).Watch,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
 			return clients.NewLoad(restricted, b.gate, observe)
 		},

@@ -172,14 +172,11 @@ func (c *Controller) work(ctx, life context.Context) error {
 			problems = append(problems, fmt.Errorf("load test run %s: %w", run.Name, err))
 		}
 	}
-	c.settled = c.version != "" && !c.busy && len(problems) == 0 && !slices.ContainsFunc(runs, unsettled)
+	c.settled = c.version != "" && !c.busy && len(problems) == 0 && !slices.ContainsFunc(runs, isBeingDeleted)
 	return errors.Join(problems...)
 }
 
-// unsettled tells whether something is to be done for a run.
-func unsettled(run *v1alpha1.LoadTestRun) bool {
-	return !over(run.Status.Phase) || run.DeletionTimestamp != nil
-}
+func isBeingDeleted(run *v1alpha1.LoadTestRun) bool { return run.DeletionTimestamp != nil }
 
 // frozen says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what
 // that one writes must not be replaced.
