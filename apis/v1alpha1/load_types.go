@@ -214,8 +214,9 @@ const (
 	LoadRamp LoadTuningType = "Ramp"
 )
 
-// LoadTuning says at which times requests are made. A request is made at its time whether earlier ones were answered or not, up to
-// 100 at once.
+// LoadTuning says at which times requests are due. A request is made at its time whether earlier ones were answered or not, up to
+// 100 at once. Its latency counts from when it was due, so that one that had to wait for others is not shorter by that. Phases of a
+// step that are Steady or a Ramp each begin at another part of the time between two requests, which the seed decides.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Ramp') == has(self.startQPS)",message="tuning: the type Ramp needs startQPS, and no other has it"
 type LoadTuning struct {

@@ -14,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Completed",type=integer,JSONPath=`.status.completed`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
 // +kubebuilder:printcolumn:name="Invalid",type=integer,JSONPath=`.status.invalid`
+// +kubebuilder:printcolumn:name="Missed",type=integer,JSONPath=`.status.missed`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because the disruption beside it has a longer one"
@@ -171,7 +172,7 @@ type LoadTestStatus struct {
 	// prepared is how many runs have been prepared.
 	// +optional
 	Prepared int32 `json:"prepared"`
-	// completed is how many runs were carried out in full, whatever their verdict.
+	// completed is how many runs were carried out in full, whatever their verdict: all their steps are done, without shortfalls.
 	// +optional
 	Completed int32 `json:"completed"`
 	// failed is how many clusters could not be loaded in full.
@@ -180,11 +181,15 @@ type LoadTestStatus struct {
 	// invalid is how many runs have the verdict Invalid.
 	// +optional
 	Invalid int32 `json:"invalid"`
+	// missed is how many clusters do not meet a threshold of scope EachCluster. Those whose run is Invalid do not count.
+	// +optional
+	Missed int32 `json:"missed,omitempty"`
 	// progress is the sum of that of all runs. Its step is that of the slowest.
 	// +optional
 	Progress LoadProgress `json:"progress,omitzero"`
-	// verdict is Failed if one cluster could not be loaded in full or a threshold is not met over all clusters together, else Invalid
-	// if one run is, else Passed. Empty before the end, and without thresholds in a test that was carried out in full.
+	// verdict is Failed if one cluster could not be loaded in full, or if one whose run is not Invalid does not meet a threshold of scope
+	// EachCluster, or all of these together do not meet any threshold; else Invalid if one run is; else Passed. Empty before the end, and
+	// without thresholds in a test that was carried out in full.
 	// +optional
 	Verdict LoadVerdict `json:"verdict,omitempty"`
 	// partial says that measurements of a cluster are missing or not complete. The failures say of which.
@@ -207,6 +212,17 @@ type LoadTestStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Failures []LoadTestFailure `json:"failures,omitempty"`
+	// invalidRuns are the clusters whose run has the verdict Invalid, and why, by name, 20 at most.
+	// +listType=map
+	// +listMapKey=cluster
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	InvalidRuns []LoadTestFailure `json:"invalidRuns,omitempty"`
+	// unready are why pods were never Ready, in all clusters together, the most frequent reason first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Unready []LoadUnready `json:"unready,omitempty"`
 	// conditions: Ready, which is True when the test is over, Reconciling and Stalled.
 	// +listType=map
 	// +listMapKey=type
@@ -230,7 +246,7 @@ type LoadTestResult struct {
 	WorstP99 metav1.Duration `json:"worstP99,omitzero"`
 }
 
-// LoadTestFailure is why a cluster could not be loaded in full.
+// LoadTestFailure is why a cluster could not be loaded in full, or its run is Invalid.
 type LoadTestFailure struct {
 	// cluster that it is about.
 	// +kubebuilder:validation:MaxLength=63

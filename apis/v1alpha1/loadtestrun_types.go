@@ -92,6 +92,14 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Failure string `json:"failure,omitempty"`
+	// shortfalls say what of the load was not done although all steps are over: requests that failed and no threshold of Errors allows,
+	// requests that had no object, pods that were never Ready where no threshold limits PodReady, or no request at all. With any the
+	// verdict is Failed, or Invalid.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Shortfalls []string `json:"shortfalls,omitempty"`
 	// verdict is Passed, Failed or Invalid once the steps are over. Empty without thresholds in a run that was carried out in full,
 	// unless it is Invalid.
 	// +optional
@@ -132,6 +140,12 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Errors []LoadError `json:"errors,omitempty"`
+	// unready are why pods were never Ready, the most frequent reason first: those that were deleted before, and those that are not
+	// Ready when the steps end.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	Unready []LoadUnready `json:"unready,omitempty"`
 	// simulator is how the simulator itself was during the run.
 	// +optional
 	Simulator *LoadSimulator `json:"simulator,omitempty"`
@@ -164,6 +178,12 @@ type LoadProgress struct {
 	// throttled is how many requests the API server has answered with 429. They were made again, and count once.
 	// +optional
 	Throttled int64 `json:"throttled"`
+	// delayed is how many requests were sent after they were due, because 100 requests of their phase were not answered.
+	// +optional
+	Delayed int64 `json:"delayed,omitempty"`
+	// skipped is how many requests were due and not made, because there was no object for them.
+	// +optional
+	Skipped int64 `json:"skipped,omitempty"`
 	// podsCreated is how many pods of the run there have been, those of its Deployments and the like counted too.
 	// +optional
 	PodsCreated int64 `json:"podsCreated"`
@@ -180,6 +200,10 @@ type LoadHistogram struct {
 	// +kubebuilder:validation:MaxLength=20000
 	// +required
 	Data []byte `json:"data"`
+	// unfinishedData has those of data that had not ended, in the same encoding. Absent if all had.
+	// +kubebuilder:validation:MaxLength=20000
+	// +optional
+	UnfinishedData []byte `json:"unfinishedData,omitempty"`
 }
 
 // LoadSeries is a measurement over time.
@@ -225,7 +249,7 @@ type LoadSimulator struct {
 	// +optional
 	LateHeartbeats int32 `json:"lateHeartbeats"`
 	// lateKubelets is how many Nodes had the condition KubeletLate at some time: pods that were due waited for more than five seconds
-	// in the work queue of the hollow kubelet, or it waited for a processor all the time for forty seconds.
+	// in the work queue of the hollow kubelet, or it waited for a processor all the time, or was stopped for most of it.
 	// +optional
 	LateKubelets int32 `json:"lateKubelets"`
 	// lateRequests is how many requests the agent itself made more than a second after their time.
@@ -240,6 +264,34 @@ type LoadSimulator struct {
 	// agentCPUMilliseconds is the processor time that the agent has used.
 	// +optional
 	AgentCPUMilliseconds int64 `json:"agentCPUMilliseconds"`
+	// stalls is how many times the agent stood still for more than a second, as when it was stopped or got no processor. What was measured
+	// meanwhile is not true, so that any makes the run Invalid.
+	// +optional
+	Stalls int32 `json:"stalls,omitempty"`
+	// longestStall is the longest of them, to a millisecond.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
+	// +optional
+	LongestStall metav1.Duration `json:"longestStall,omitzero"`
+	// watchInterruptions is how many times a watch of the agent was interrupted for more than a second, or had to list its objects again.
+	// What happened meanwhile has wrong times, so that any makes the run Invalid.
+	// +optional
+	WatchInterruptions int32 `json:"watchInterruptions,omitempty"`
+	// longestWatchLag is the longest time, to a millisecond, that a watch showed a new pod late, corrected for the clocks' difference.
+	// Creation times are whole seconds, so that up to 2 seconds is no lag. Absent without any.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,2}m)?[0-9]{1,3}([.][0-9]{1,9})?(s|ms|µs|ns)$`
+	// +optional
+	LongestWatchLag metav1.Duration `json:"longestWatchLag,omitzero"`
+	// doubts say what makes it possible that the simulator was the bottleneck, although the run is not Invalid, such as processors that
+	// were always busy. Without any, and in a valid run, it was not.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // LoadTestRunList is a list of runs.

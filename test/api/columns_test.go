@@ -63,7 +63,7 @@ func TestColumns(t *testing.T) {
 		}},
 		"loadtests": {"loadtest", []column{
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Clusters", 5, false}, {"Completed", 3, false}, {"Failed", 2, false},
-			{"Invalid", 1, false}, {"Message", "it runs", true}, {age, nil, false},
+			{"Invalid", 1, false}, {"Missed", 1, true}, {"Message", "it runs", true}, {age, nil, false},
 		}},
 		"loadtestruns": {"loadtestrun", []column{
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Step", "create (1/2)", false}, {"Requests", 100, false},

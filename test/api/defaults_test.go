@@ -58,7 +58,7 @@ var unseenLoadRun = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownRe
 // What became of a threshold, in the status of both kinds.
 const (
 	thresholdResult = "\nstatus: {thresholds: [{measurement: PodReady, max: 5s, met: false, count: 0}]}"
-	defaultedResult = "\nstatus: {thresholds: [{measurement: PodReady, quantile: P99, max: 5s, met: false, count: 0}]}"
+	defaultedResult = "\nstatus: {thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s, met: false, count: 0}]}"
 )
 
 // The same of a LoadTest.
@@ -115,11 +115,11 @@ spec: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, 
 		"load-run": {"LoadTestRun", minimalLoad, `
 spec: {` + defaultedLoad + `, withStartTime: false}` + unseenLoadRun},
 		"load-run-thresholds": {"LoadTestRun", minimalLoad[:len(minimalLoad)-1] + `, thresholds: [{measurement: PodReady, max: 5s}]}`, `
-spec: {` + defaultedLoad + `, withStartTime: false, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}]}` + unseenLoadRun},
+spec: {` + defaultedLoad + `, withStartTime: false, thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s}]}` + unseenLoadRun},
 		"load-test": {"LoadTest", minimalLoadTest, `
 spec: {clusterSelector: {}, load: {` + defaultedLoad + `}, prepareTimeout: 1m}` + unseenLoadTest},
 		"load-test-thresholds": {"LoadTest", `{clusterSelector: {}, load: ` + minimalLoad[:len(minimalLoad)-1] + `, thresholds: [{measurement: PodReady, max: 5s}]}}`, `
-spec: {clusterSelector: {}, load: {` + defaultedLoad + `, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}]}, prepareTimeout: 1m}` + unseenLoadTest},
+spec: {clusterSelector: {}, load: {` + defaultedLoad + `, thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s}]}, prepareTimeout: 1m}` + unseenLoadTest},
 		"load-run-result": {"LoadTestRun", minimalLoad + thresholdResult, `
 spec: {` + defaultedLoad + `, withStartTime: false}` + defaultedResult},
 		"load-test-result": {"LoadTest", minimalLoadTest + thresholdResult, `
@@ -128,7 +128,7 @@ spec: {clusterSelector: {}, load: {` + defaultedLoad + `}, prepareTimeout: 1m}` 
   disruption: {faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready}, within: 30s}]}}`, `
 spec:
   clusterSelector: {}
-  preset: {name: density, thresholds: [{measurement: PodReady, quantile: P99, max: 5s}], cleanupPolicy: Delete}
+  preset: {name: density, thresholds: [{measurement: PodReady, scope: EachCluster, quantile: P99, max: 5s}], cleanupPolicy: Delete}
   disruption: {target: {mode: All}, faults: [{type: NotReady}], timing: {duration: 1m}, expectations: [{type: Condition, condition: {type: Ready, status: "True"}, within: 30s}]}
   prepareTimeout: 1m` + unseenLoadTest},
 	} {
