@@ -71,6 +71,13 @@ copy_to charts/hub/files/rbac config/rbac/hub/{serviceaccount,role,role_binding,
 	config/rbac/agent-hub/role.yaml=agent_role.yaml config/rbac/autoscaler/role.yaml=autoscaler_role.yaml
 copy_to charts/agent/files/rbac config/rbac/agent-workload/{10-agent,20-hollow-node-bootstrap}.yaml
 copy_to charts/simcluster/files/rbac config/rbac/agent-workload/{00-namespace,10-agent,20-hollow-node-bootstrap}.yaml
+# What a release of an older chart lacks when it is upgraded with --reuse-values.
+for chart in hub agent simcluster; do
+	if ! cmp -s charts/$chart/values.yaml charts/$chart/files/defaults.yaml; then
+		cp charts/$chart/values.yaml charts/$chart/files/defaults.yaml
+		echo "wrote charts/$chart/files/defaults.yaml"
+	fi
+done
 for chart in agent simcluster; do
 	copy_to charts/$chart/files/load-tests config/rbac/agent-load-tests/role.yaml=load-tests.yaml
 done

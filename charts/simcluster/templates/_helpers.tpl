@@ -63,3 +63,18 @@ selfSigned
 {{- define "simcluster.certificates" -}}
 ca kube-apiserver kube-apiserver-kubelet-client kube-controller-manager kube-scheduler admin agent
 {{- end }}
+
+{{/* Adds to values what they lack of defaults: (list VALUES DEFAULTS). What a user removes with null stays removed where the chart allows
+it: resources and labels. */}}
+{{- define "simcluster.addMissing" -}}
+{{- $values := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if hasKey $values $key -}}
+{{- if and (kindIs "map" $default) (kindIs "map" (index $values $key)) -}}
+{{- include "simcluster.addMissing" (list (index $values $key) $default) -}}
+{{- end -}}
+{{- else if not (has $key (list "resources" "labels")) -}}
+{{- $_ := set $values $key $default -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -82,8 +82,12 @@ func (o one) values(t *testing.T, set string) map[string]any {
 // render returns the files that the chart makes with values, or why it refuses them.
 func (o one) render(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
+	return o.renderChart(t, o.load(t), values)
+}
+
+func (o one) renderChart(t *testing.T, loaded *chart.Chart, values map[string]any) (map[string]string, error) {
+	t.Helper()
 	release := chartutil.ReleaseOptions{Name: "r", Namespace: o.namespace, IsInstall: true, Revision: 1}
-	loaded := o.load(t)
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	if o.apis != "" {
 		capabilities.APIVersions = append(capabilities.APIVersions, o.apis)
