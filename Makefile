@@ -59,8 +59,8 @@ comma := ,
 go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
 	go build -v -buildvcs=$(BUILDVCS) -tags grpcnotrace -ldflags '-s -w' -o $(BIN)/ $(2)
 
-# What an image is called after, and the commit that it tells; a source archive has neither. --dirty: see git describe.
-VERSION ?= $(or $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null),dev)
+# The tag of the images, and the commit that they tell; a source archive has neither.
+VERSION ?= $(shell hack/version.sh)
 REVISION = $(shell git rev-parse --verify --quiet HEAD 2>/dev/null)
 COMMIT_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
 
@@ -148,9 +148,10 @@ build-simulator: $(HEARTBEAT) ## Build bin/simcluster and bin/hollow-node, which
 		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
 
 .PHONY: images
-images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcluster to bin/images. No container engine is needed.
+images: build ## Write an image and an SBOM of hub, agent, hollow-node and simcluster to bin/images, and the charts for them to bin/charts. No container engine is needed.
 	@cd hack/release && go run ./images build --bin "$(CURDIR)/$(BIN)" --out "$(CURDIR)/$(BIN)/images" \
 		--version '$(VERSION)' --revision '$(REVISION)' --created $(COMMIT_TIME)
+	@cd hack/release && go run ./charts --from "$(CURDIR)/charts" --out "$(CURDIR)/$(BIN)/charts" --version '$(VERSION)'
 
 .PHONY: images-load
 images-load: ## Load what "make images" has written into the kind cluster KIND=kind. ONLY=hub,agent loads some of them.

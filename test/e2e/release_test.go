@@ -30,7 +30,7 @@ func outlivesReleases() {
 		Eventually(condition(ctx, "c1", v1alpha1.FrozenCondition)).Should(HavePrefix("True AgentSilent"))
 		Consistently(func() map[string]types.UID { return world(ctx) }, still).Should(Equal(before))
 
-		run(ctx, "helm --kubeconfig c1.kubeconfig install agent charts/agent --namespace "+agentNamespace+
+		run(ctx, "helm --kubeconfig c1.kubeconfig install agent bin/charts/agent.tgz --namespace "+agentNamespace+
 			" --set clusterName=c1 --set-file hub.bootstrapKubeconfig=c1.bootstrap.kubeconfig --wait\n")
 		working(ctx, "c1", "c2")
 		Expect(world(ctx)).To(Equal(before))
@@ -38,11 +38,14 @@ func outlivesReleases() {
 
 	It("should keep all nodes when the hub is uninstalled, and go on when it is installed again", func(ctx SpecContext) {
 		before := world(ctx)
-		run(ctx, "helm uninstall hub --namespace "+hubNamespace+" --wait\n")
+		Expect(run(ctx, "! helm uninstall hub --namespace "+hubNamespace+" --timeout 2m 2>&1\n"+
+			"kubectl --namespace "+hubNamespace+" logs job/hollowfleet-clusters-are-left\n")).To(ContainSubstring("still has Clusters (c1, c2"))
+		working(ctx, "c1", "c2")
+		run(ctx, "helm uninstall hub --namespace "+hubNamespace+" --no-hooks --wait\n")
 		// Longer than the agents' freezeAfter.
 		Consistently(func() map[string]types.UID { return world(ctx) }, 2*still+still/2).Should(Equal(before))
 
-		run(ctx, "helm install hub charts/hub --namespace "+hubNamespace+" --wait\n")
+		run(ctx, "helm install hub bin/charts/hub.tgz --namespace "+hubNamespace+" --wait\n")
 		working(ctx, "c1", "c2")
 		Expect(world(ctx)).To(Equal(before))
 		run(ctx, "kubectl --namespace c2 scale machinedeployment workers --replicas=3\n")

@@ -15,6 +15,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* The name of an image, from registry, repository, tag and digest. */}}
 {{- define "hub.image" -}}
 {{- with .Values.image -}}
+{{- if not (or .digest .tag (ne $.Chart.AppVersion "source")) -}}
+{{- fail "image.tag: this chart is a source without a version: install bin/charts/hub.tgz, which make images writes, or set image.tag or image.digest" -}}
+{{- end -}}
 {{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}

@@ -24,6 +24,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- define "simcluster.image" -}}
 {{- $root := index . 1 -}}
 {{- with index . 0 -}}
+{{- if not (or .digest .tag (ne $root.Chart.AppVersion "source")) -}}
+{{- fail (printf "tag of image %s: this chart is a source without a version: install bin/charts/simcluster.tgz, which make images writes, or set the tag or digest of each image" .repository) -}}
+{{- end -}}
 {{- with .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}

@@ -38,16 +38,18 @@ const root = "../../.."
 // repository, unless the path of a package is given.
 type one struct {
 	name, namespace, needs, packed string
+	// images are the tags that the source of the chart, and not its package, cannot do without.
+	images string
 	// apis is one that the cluster has, beside those of Kubernetes.
 	apis string
 }
 
 var (
-	hubChart   = one{name: "hub", namespace: "hollowfleet-system"}
-	agentChart = one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap"}
+	hubChart   = one{name: "hub", namespace: "hollowfleet-system", images: "image.tag=v0"}
+	agentChart = one{name: "agent", namespace: "hollowfleet", needs: "clusterName=c1,hub.bootstrapKubeconfigSecret=bootstrap", images: "image.tag=v0,hollowNode.image.tag=v0"}
 	both       = []one{hubChart, agentChart}
 
-	simclusterChart = one{name: "simcluster", namespace: "c7", needs: "hub.bootstrapKubeconfigSecret=bootstrap"}
+	simclusterChart = one{name: "simcluster", namespace: "c7", needs: "hub.bootstrapKubeconfigSecret=bootstrap", images: "simcluster.image.tag=v0,agent.image.tag=v0,hollowNode.image.tag=v0"}
 	all             = []one{hubChart, agentChart, simclusterChart}
 )
 
@@ -71,7 +73,11 @@ func (o one) load(t *testing.T) *chart.Chart {
 func (o one) values(t *testing.T, set string) map[string]any {
 	t.Helper()
 	values := map[string]any{}
-	for _, each := range []string{o.needs, set} {
+	images := o.images
+	if o.packed != "" {
+		images = ""
+	}
+	for _, each := range []string{images, o.needs, set} {
 		if err := strvals.ParseInto(each, values); err != nil {
 			t.Fatal(err)
 		}

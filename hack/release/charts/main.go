@@ -1,5 +1,5 @@
 // Command charts packages the Helm charts of hub, agent and simulated cluster with the version of the source, so that they name the images that
-// were made of it. The tests here are those of the charts.
+// were made of it. Each package is also written as NAME.tgz, the name that the docs use. The tests here are those of the charts.
 package main
 
 import (
@@ -44,9 +44,22 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("packaging chart %s: %w", name, err)
 		}
-		fmt.Fprintln(out, path)
+		latest := filepath.Join(to, name+".tgz")
+		if err := copyFile(path, latest); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s, a copy of %s\n", latest, filepath.Base(path))
 	}
 	return nil
+}
+
+// copyFile replaces the file to.
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
 }
 
 // pack writes a chart to a file of the directory to, and returns its path.

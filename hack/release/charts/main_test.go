@@ -5,26 +5,22 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 )
 
 func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
-	for version, chart := range map[string]string{"v1.2.3": "1.2.3", "0123456789ab-dirty": "0.1.0-g0123456789ab-dirty", "v1.2.3-4-g0123456789ab": "1.2.3+4.g0123456789ab"} {
+	for version, chart := range map[string]string{"v1.2.3": "1.2.3", "0123456789ab-dirty-4f89bb99": "0.1.0-g0123456789ab-dirty-4f89bb99", "v1.2.3-4-g0123456789ab": "1.2.3+4.g0123456789ab"} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
 			to := t.TempDir()
 			var out bytes.Buffer
 			g.Expect(run([]string{"--from", filepath.Join(root, "charts"), "--out", to, "--version", version}, &out)).To(Succeed())
-			files := strings.Fields(out.String())
-			g.Expect(files).To(Equal([]string{
-				filepath.Join(to, "hollowfleet-hub-"+chart+".tgz"), filepath.Join(to, "hollowfleet-agent-"+chart+".tgz"),
-				filepath.Join(to, "hollowfleet-simcluster-"+chart+".tgz"),
-			}))
 			for i, o := range all {
-				o.packed = files[i]
+				o.packed = filepath.Join(to, o.name+".tgz")
+				g.Expect(out.String()).To(ContainSubstring("%s, a copy of hollowfleet-%s-%s.tgz\n", o.packed, o.name, chart))
+				g.Expect(filepath.Join(to, "hollowfleet-"+o.name+"-"+chart+".tgz")).To(BeARegularFile())
 				for _, file := range o.load(t).Files {
 					g.Expect(file.Name).NotTo(HavePrefix("ci/"))
 				}
@@ -37,4 +33,13 @@ func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(run(nil, io.Discard)).To(MatchError("--version is required"))
+}
+
+// An upgrade to images of the same tag would leave the old pods running.
+func TestTheSourceOfAChartIsRefusedWithoutATag(t *testing.T) {
+	for _, o := range all {
+		o.images = ""
+		_, err := o.render(t, o.values(t, ""))
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("install bin/charts/%s.tgz, which make images writes, or set ", o.name)))
+	}
 }

@@ -30,7 +30,7 @@ var sets = map[string][]string{
 	"hub": {
 		"",
 		"replicas=1,leaderElection=false",
-		"crds.install=false,metrics.enabled=false",
+		"crds.install=false,metrics.enabled=false,uninstallCheck.enabled=false",
 		"pprof.enabled=true,autoscaler.clusterRole=true,networkPolicy.enabled=true,podDisruptionBudget.enabled=false",
 		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +
 			"metrics.serviceMonitor.labels.release=p,metrics.prometheusRule.labels.release=p",
@@ -336,7 +336,7 @@ func TestAgentsClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			objects := one{name: "agent", namespace: "n1", needs: agentChart.needs}.objects(t, test.set)
+			objects := one{name: "agent", namespace: "n1", needs: agentChart.needs, images: agentChart.images}.objects(t, test.set)
 			args := find[*appsv1.Deployment](t, objects, "").Spec.Template.Spec.Containers[0].Args
 			g.Expect(args).To(ContainElements(test.args))
 			for _, absent := range test.absent {

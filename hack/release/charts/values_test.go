@@ -13,12 +13,8 @@ import (
 func TestLint(t *testing.T) {
 	for _, o := range all {
 		g := NewWithT(t)
-		values := map[string]any{}
-		if o.needs != "" {
-			file, err := chartutil.ReadValuesFile(o.path() + "/ci/lint-values.yaml")
-			g.Expect(err).NotTo(HaveOccurred())
-			values = file
-		}
+		values, err := chartutil.ReadValuesFile(o.path() + "/ci/lint-values.yaml")
+		g.Expect(err).NotTo(HaveOccurred())
 		result := lint.AllWithKubeVersion(o.path(), values, o.namespace, nil)
 		for _, message := range result.Messages {
 			g.Expect(message.Severity).To(BeNumerically("<", support.WarningSev), "chart %s: %s", o.name, message)
@@ -56,6 +52,12 @@ func TestRefusedValues(t *testing.T) {
 		{hubChart, "tracing.endpoint=http://c:4317,tracing.samplingRatio=2", "at '/tracing/samplingRatio': maximum: got 2, want 1"},
 		{agentChart, "tracing.metricsInterval=1m", "at '/tracing/metricsInterval': value must be '0s'"},
 		{agentChart, "tracing.endpoint=collector:4317", "at '/tracing/endpoint': 'collector:4317' does not match pattern"},
+		{hubChart, "resources.requests.memory=64Mib", "at '/resources/requests/memory': '64Mib' does not match pattern"},
+		{hubChart, "resources.limits.cpu=-1", "at '/resources/limits/cpu': minimum: got -1, want 0"},
+		{simclusterChart, "agent.resources.requests.cpu=50 m", "at '/agent/resources/requests/cpu': '50 m' does not match pattern"},
+		{agentChart, "hollowNode.quota.hard.pods=many", "at '/hollowNode/quota/hard/pods': 'many' does not match pattern"},
+		{agentChart, "freezeAfter=1s", "at '/freezeAfter': '1s' does not match pattern"},
+		{simclusterChart, "freezeAfter=500ms", "at '/freezeAfter': '500ms' does not match pattern"},
 		{agentChart, "clusterName=C_1", "at '/clusterName': 'C_1' does not match pattern"},
 		{agentChart, "hub.bootstrapKubeconfig=clusters: []", "at '/hub/bootstrapKubeconfigSecret': maxLength: got 9, want 0"},
 		{agentChart, "hub.kubeconfigSecret=ready", "at '/hub/kubeconfigSecret': maxLength: got 5, want 0"},

@@ -115,7 +115,7 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 	options.Tracing.AddFlags(flags)
 	flags.StringVar(&format, "log-format", hub.LogText, "format of the logs on standard error: text or json")
 	flags.IntVarP(&verbosity, "verbosity", "v", 0, "verbosity of the logs: 0 for operators, 2 tells every plan, 4 is for developers")
-	command.AddCommand(newInstall(ctx))
+	command.AddCommand(newInstall(ctx), newCheckUninstall(ctx))
 	return command
 }
 
@@ -142,6 +142,36 @@ repeated: what is as wanted is left as it is. It needs an administrator's kubeco
 				return err
 			}
 			fmt.Fprintf(command.OutOrStdout(), "installed on %s\n", config.Host)
+			return nil
+		},
+	}
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
+	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time to wait for the API server")
+	return command
+}
+
+func newCheckUninstall(ctx context.Context) *cobra.Command {
+	var (
+		kubeconfig string
+		timeout    time.Duration
+	)
+	command := &cobra.Command{
+		Use: "check-uninstall", Short: "Fail if Clusters are left, which could not be deleted without a hub",
+		Long: `Check-uninstall lists the Clusters on the hub's API server and fails with exit code 1 if there are any. Helm runs it before it
+uninstalls the chart: without a hub nothing removes the finalizers of Clusters, so neither they nor the kinds could be deleted.`,
+		Example: "  hub check-uninstall --kubeconfig admin.kubeconfig",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := hub.LoadConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			if err := hub.CheckUninstall(ctx, config); err != nil {
+				return err
+			}
+			fmt.Fprintf(command.OutOrStdout(), "no Cluster is left on %s\n", config.Host)
 			return nil
 		},
 	}

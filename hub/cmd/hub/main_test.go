@@ -17,6 +17,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 	}{
 		"help":                  {[]string{"--help"}, exitOK, "Examples:", ""},
 		"help of install":       {[]string{"install", "--help"}, exitOK, "hub install --kubeconfig", ""},
+		"help of check":         {[]string{"check-uninstall", "--help"}, exitOK, "hub check-uninstall --kubeconfig", ""},
+		"argument of check":     {[]string{"check-uninstall", "x"}, exitUsage, "", `"x"`},
 		"version":               {[]string{"--version"}, exitOK, "hub version dev", ""},
 		"another namespace":     {[]string{"--namespace", "x"}, exitUsage, "", "unknown flag: --namespace"},
 		"unknown flag":          {[]string{"--colour"}, exitUsage, "", "unknown flag: --colour"},

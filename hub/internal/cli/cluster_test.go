@@ -110,7 +110,7 @@ func TestJoinPrintsAHelmCommandThatAShellReads(t *testing.T) {
 			words, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf '%s\\n' "+command).Output()
 			f.Expect(err).NotTo(HaveOccurred(), command)
 			f.Expect(strings.Split(strings.TrimSpace(string(words)), "\n")).To(Equal([]string{
-				"--kubeconfig", "WORKLOAD-KUBECONFIG", "install", "agent", "charts/agent", "--namespace", "hollowfleet", "--create-namespace",
+				"--kubeconfig", "WORKLOAD-KUBECONFIG", "install", "agent", "bin/charts/agent.tgz", "--namespace", "hollowfleet", "--create-namespace",
 				"--set", "clusterName=" + f.name, "--set-file",
 				"hub.bootstrapKubeconfig=" + filepath.Join(base, dir.want, f.name+".bootstrap.kubeconfig"),
 			}))
@@ -150,7 +150,7 @@ func TestJoinPrintsAKubeconfigForAnotherAddress(t *testing.T) {
 	f.Expect(config.Host).To(Equal("https://hub.example.com:6443"))
 	f.Expect(r.errOut).To(ContainSubstring("What is left to do"))
 	f.Expect(r.errOut).To(ContainSubstring(`
-     helm --kubeconfig WORKLOAD-KUBECONFIG install agent charts/agent --namespace hollowfleet --create-namespace \
+     helm --kubeconfig WORKLOAD-KUBECONFIG install agent bin/charts/agent.tgz --namespace hollowfleet --create-namespace \
        --set clusterName=` + f.name + ` --set-file hub.bootstrapKubeconfig=` + f.name + ".bootstrap.kubeconfig\n"))
 	f.Expect(r.errOut).NotTo(ContainSubstring("cluster accept"), "it is accepted")
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))

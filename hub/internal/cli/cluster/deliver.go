@@ -169,6 +169,6 @@ func (d *delivery) explainHelm(say func(string, ...any), name, file string) {
 	// helm takes a list of files, with commas between them.
 	file = strings.NewReplacer(`\`, `\\`, ",", `\,`).Replace(file)
 	say("\n   Or, instead of 1 and 2, let helm install it in the workload cluster:\n")
-	say("     helm --kubeconfig WORKLOAD-KUBECONFIG install agent charts/agent --namespace hollowfleet --create-namespace \\\n"+
+	say("     helm --kubeconfig WORKLOAD-KUBECONFIG install agent bin/charts/agent.tgz --namespace hollowfleet --create-namespace \\\n"+
 		"       --set clusterName=%s --set-file %s", name, joining.ShellQuote("hub.bootstrapKubeconfig="+file))
 }

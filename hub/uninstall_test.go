@@ -1,0 +1,31 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub"
+)
+
+// With the rights of the hub, which the chart's Job has.
+func TestClustersThatAreLeftKeepTheHub(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
+	g.Expect(hub.CheckUninstall(t.Context(), config)).To(Succeed(), "nothing is left")
+
+	for i := range 7 {
+		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("left-%d", i)}}
+		g.Expect(environment.Client.Create(t.Context(), cluster)).To(Succeed())
+		t.Cleanup(func() { g.Expect(environment.Remove(context.Background(), cluster)).To(Succeed()) })
+	}
+	g.Expect(hub.CheckUninstall(t.Context(), config)).To(MatchError(And(
+		ContainSubstring("left-0, left-1, left-2, left-3, left-4, 2 more"), ContainSubstring("kubectl hollow cluster remove"), ContainSubstring("--no-hooks"))))
+}
