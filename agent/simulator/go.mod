@@ -1,6 +1,6 @@
 module github.com/hollowfleet/hollowfleet/agent/simulator
 
-go 1.26.0
+go 1.26.6
 
 require (
 	github.com/go-logr/logr v1.4.4
