@@ -80,6 +80,9 @@ type Options struct {
 	TargetNamespace, HostNamespace string
 	// HollowNodeImage is the image of hollow-node pods. Default "hollowfleet/hollow-node".
 	HollowNodeImage string
+	// HollowTaint says when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it.
+	// Default Auto.
+	HollowTaint v1alpha1.HollowTaint
 	// TargetServerURL is the target's API server as hollow-node pods reach it. Default: that of the kubeconfig.
 	TargetServerURL string
 	// FreezeAfter is how long an API server may go without a good answer. Default 30s.
@@ -128,7 +131,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.ThawDeletionsPerMinute = cmp.Or(o.ThawDeletionsPerMinute, DefaultThawDeletions)
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
-	problems = append(problems, o.checkThaw(), o.Serving.Validate(), o.Tracing.Validate())
+	o.HollowTaint = cmp.Or(o.HollowTaint, v1alpha1.HollowTaintAuto)
+	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.Serving.Validate(), o.Tracing.Validate())
 	if o.CertificateLifetime == 0 {
 		o.CertificateLifetime = DefaultCertificateLifetime
 	}
@@ -139,6 +143,14 @@ func (o Options) withDefaults() (Options, error) {
 		problems = append(problems, errors.New(`provider "hollow" is built in and cannot be replaced`))
 	}
 	return o, errors.Join(append(problems, o.checkWay())...)
+}
+
+func (o Options) checkHollowTaint() error {
+	switch o.HollowTaint {
+	case v1alpha1.HollowTaintAuto, v1alpha1.HollowTaintAlways, v1alpha1.HollowTaintNever:
+		return nil
+	}
+	return fmt.Errorf("--hollow-taint: want Auto, Always or Never, got %q", o.HollowTaint)
 }
 
 // checkThaw reports what is wrong with what holds after a thaw.

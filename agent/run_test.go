@@ -201,6 +201,7 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		"a bad namespace":             {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HostNamespace: "a/b"}, `--host-namespace: "a/b"`},
 		"no deletions after a thaw":   {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawDeletionsPerMinute: -1}, "--thaw-deletions-per-minute: want at least 1, got -1"},
 		"a negative thaw period":      {agent.Options{ClusterName: "c1", HubKubeconfig: "x", ThawPeriod: -time.Second}, "--thaw-period: want more than 0, got -1s"},
+		"a taint of another kind":     {agent.Options{ClusterName: "c1", HubKubeconfig: "x", HollowTaint: "always"}, `--hollow-taint: want Auto, Always or Never, got "always"`},
 		"a short freeze":              {agent.Options{ClusterName: "c1", HubKubeconfig: "x", FreezeAfter: time.Millisecond}, "--freeze-after: want at least 1s"},
 		"no target outside a cluster": {agent.Options{ClusterName: "c1", HubKubeconfig: admin}, "--target-kubeconfig: no kubeconfig given, and this is no pod"},
 		"a missing file":              {agent.Options{ClusterName: "c1", HubKubeconfig: "/nonexistent", TargetKubeconfig: admin}, `--hub-kubeconfig: loading kubeconfig "/nonexistent"`},

@@ -303,7 +303,7 @@ func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (
 		server = a.target.Host
 	}
 	factories := map[string]driver.Factory{
-		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: a.HollowNodeImage, ServerURL: server, ServerCA: ca}),
+		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: a.HollowNodeImage, ServerURL: server, ServerCA: ca, HollowTaint: a.HollowTaint}),
 	}
 	for name, factory := range a.Drivers {
 		factories[name] = factory

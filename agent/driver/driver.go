@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -136,6 +137,9 @@ type Instance struct {
 	Message string
 	// UpToDate is false when the instance was made from another configuration: the agent calls Update.
 	UpToDate bool
+	// Taints are what the provider itself puts on the Node, beside the Machine's spec.taints. UnwantedTaints are those that it
+	// takes away, if the agent or the kubelet's registration put them there. It leaves any other as it is.
+	Taints, UnwantedTaints []corev1.Taint
 	// RecheckAfter asks for another Get after this time, 0 for none.
 	RecheckAfter time.Duration
 }

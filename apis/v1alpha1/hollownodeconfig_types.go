@@ -37,6 +37,12 @@ type HollowNodeConfig struct {
 	// +optional
 	StartupDelay *metav1.Duration `json:"startupDelay,omitempty"`
 
+	// hollowTaint says whether the Node has the taint hollowfleet.io/hollow=true:NoSchedule, which keeps ordinary pods off it:
+	// Auto, Always or Never. Default: what the cluster's agent is set to by its option --hollow-taint (value hollowNode.taint of
+	// its chart), which is Auto unless it is set. A change to Always or Never changes Nodes that exist, without a drain.
+	// +optional
+	HollowTaint HollowTaint `json:"hollowTaint,omitempty"`
+
 	// podResources are the resource requests of the hollow-node pod on its host. Default cpu 20m, memory 64Mi.
 	// +optional
 	PodResources corev1.ResourceList `json:"podResources,omitempty"`
@@ -85,6 +91,19 @@ type HollowNodeConfig struct {
 	// +optional
 	UnhealthyDuration *metav1.Duration `json:"unhealthyDuration,omitempty"`
 }
+
+// HollowTaint says when a hollow Node has the taint hollowfleet.io/hollow=true:NoSchedule.
+type HollowTaint string
+
+const (
+	// HollowTaintAuto: when the hollow node is made, the agent looks whether its cluster has a Node that is neither hollow nor that of
+	// a podhost. If it has, the Node registers with the taint. The Node keeps what it registered with.
+	HollowTaintAuto HollowTaint = "Auto"
+	// HollowTaintAlways: each Node has the taint, from its registration on. Nodes that exist get it.
+	HollowTaintAlways HollowTaint = "Always"
+	// HollowTaintNever: no Node has it. Nodes that exist lose one that the agent or the hollow node has put there.
+	HollowTaintNever HollowTaint = "Never"
+)
 
 // HollowNodeProfile is a set of defaults for what a hollow node does with its pods.
 type HollowNodeProfile string

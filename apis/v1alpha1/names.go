@@ -49,6 +49,8 @@ const (
 
 	// HollowNodeLabel with the value "true" is on every Node that a hollow-node registers.
 	HollowNodeLabel = "hollowfleet.io/hollow"
+	// PodHostLabel is on the Node of a podhost, which runs the hollow-node pods of a simulated cluster.
+	PodHostLabel = "hollowfleet.io/podhost"
 	// KubeletVersionSourceLabel, on a Node, tells whether the kubelet version that it reports is that of the
 	// code which runs (KubeletVersionBuiltIn) or only reported (KubeletVersionReported).
 	KubeletVersionSourceLabel = "hollowfleet.io/kubelet-version-source"
@@ -227,6 +229,12 @@ const (
 	// HollowHostTaint (NoSchedule) keeps ordinary pods off hosts that are dedicated to hollow-node pods;
 	// hollow-node pods tolerate it in every cluster.
 	HollowHostTaint = "hollowfleet.io/hollow-host"
+
+	// HollowNodeTaint, with the value HollowNodeTaintValue and the effect NoSchedule, keeps ordinary pods off hollow Nodes in
+	// clusters which have other Nodes. Pods that are meant for hollow Nodes tolerate it. The hollow node registers with it;
+	// HollowNodeConfig's hollowTaint and the agent's option --hollow-taint decide whether.
+	HollowNodeTaint      = "hollowfleet.io/hollow"
+	HollowNodeTaintValue = "true"
 
 	// NotAcceptedTaint (NoSelect) is on the ManagedCluster that mirrors a Cluster which may not join.
 	NotAcceptedTaint = "hollowfleet.io/not-accepted"

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/hollowfleet/hollowfleet/agent"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
@@ -120,6 +121,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.TargetNamespace, "target-namespace", agent.DefaultNamespace, "namespace of ServiceAccount hollow-node-bootstrap in the target")
 	flags.StringVar(&options.HostNamespace, "host-namespace", agent.DefaultNamespace, "namespace of the hollow-node pods in the host; one for each cluster")
 	flags.StringVar(&options.HollowNodeImage, "hollow-node-image", agent.DefaultHollowNodeImage, "image of the hollow-node pods")
+	flags.StringVar((*string)(&options.HollowTaint), "hollow-taint", string(v1alpha1.HollowTaintAuto), "when hollow Nodes have the taint hollowfleet.io/hollow=true:NoSchedule, unless their class says it: Auto (in a cluster that has other Nodes too), Always or Never")
 	flags.StringVar(&options.TargetServerURL, "target-server-url", "", "URL of the target's API server for hollow-node pods (default: that of the target's kubeconfig)")
 	flags.DurationVar(&options.FreezeAfter, "freeze-after", agent.DefaultFreezeAfter, "freeze when hub, target or host has not answered for this long")
 	flags.IntVar(&options.ThawDeletionsPerMinute, "thaw-deletions-per-minute", agent.DefaultThawDeletions, "machines to drain or remove within any minute during --thaw-period; at least 1")

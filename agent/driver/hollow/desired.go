@@ -24,6 +24,8 @@ type desired struct {
 	configuration hollownode.Configuration
 	// podResources are the requests of the pod.
 	podResources corev1.ResourceList
+	// hollowTaint is what the class says of the default taint; empty if it says nothing.
+	hollowTaint v1alpha1.HollowTaint
 	// configurationHash changes with everything that takes another pod; registrationHash with what matters
 	// only until the Node has joined.
 	configurationHash, registrationHash string
@@ -58,6 +60,7 @@ func resolve(cluster string, request driver.Request) (desired, error) {
 			OSImage:    config.OSImage,
 		},
 		podResources: podResourcesOf(config),
+		hollowTaint:  config.HollowTaint,
 	}
 	if d.configuration.Fidelity, err = fidelityOf(config, class.Path); err != nil {
 		return desired{}, err
@@ -120,7 +123,11 @@ func (d desired) withRegistration(machine *v1alpha1.Machine) (desired, error) {
 		}
 	}
 	d.configuration.Taints = machine.Spec.Taints
-	d.registrationHash, err = hash(d.configuration.Labels, d.configuration.Taints)
+	registration := []any{d.configuration.Labels, d.configuration.Taints}
+	if d.hollowTaint != "" { // Pods of agents that did not know the field keep their hash.
+		registration = append(registration, d.hollowTaint)
+	}
+	d.registrationHash, err = hash(registration...)
 	return d, err
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	// ServerURL and ServerCA (PEM) are the target's API server as a hollow-node reaches it.
 	ServerURL string
 	ServerCA  []byte
+	// HollowTaint holds for Machines whose class says nothing of it. Default Auto.
+	HollowTaint v1alpha1.HollowTaint
 }
 
 // Driver makes hollow nodes. It implements driver.Driver.
@@ -260,6 +262,7 @@ func (d *Driver) instance(ctx context.Context, pod *corev1.Pod, request driver.R
 	if invalid != nil {
 		return found, nil //nolint:nilerr // the instance is there, whatever its configuration says by now
 	}
+	found.Taints, found.UnwantedTaints = d.nodeTaints(want)
 	if joined(request.Machine) {
 		d.expiries.forget(request.Machine.Name)
 		return found, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,13 @@ func (d *Driver) writeSecret(ctx context.Context, machine string, want desired) 
 	if err != nil {
 		return err
 	}
+	tainted, err := d.registersTainted(ctx, secret, want)
+	if err != nil {
+		return err
+	}
+	if tainted {
+		want.configuration.Taints = withHollowTaint(want.configuration.Taints)
+	}
 	fresh, err := mint(ctx, d.environment.Target.Client, d.environment.Target.Namespace)
 	if err != nil {
 		return err
@@ -49,6 +57,7 @@ func (d *Driver) writeSecret(ctx context.Context, machine string, want desired) 
 	written.Annotations = map[string]string{
 		tokenIDsAnnotation:    withTokenID(secret, fresh.id),
 		tokenExpiryAnnotation: fresh.expiry.UTC().Format(time.RFC3339),
+		hollowTaintAnnotation: strconv.FormatBool(tainted),
 	}
 	written.Data = map[string][]byte{
 		hollownode.ConfigFileName:              file,

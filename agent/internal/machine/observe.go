@@ -25,8 +25,10 @@ type scope struct {
 	provider string
 	driver   driver.Driver
 	class    *driver.Class
-	desired  node.Desired
-	changes  node.Changes
+	// taints and unwanted are what the driver says of the Node's taints.
+	taints, unwanted []corev1.Taint
+	desired          node.Desired
+	changes          node.Changes
 	// providerIDs are what the drivers say that the Machine's Node has; node.UnknownProviderID is among them if one cannot
 	// report.
 	providerIDs []string
@@ -264,7 +266,7 @@ func (c *Controller) get(ctx context.Context, s *scope, from driver.Driver, requ
 // take puts what a driver said about the instance into s.
 func (s *scope) take(instance driver.Instance) {
 	s.Instance = &Instance{State: State(instance.State), Message: instance.Message, UpToDate: instance.UpToDate}
-	s.ProviderID = instance.ProviderID
+	s.ProviderID, s.taints, s.unwanted = instance.ProviderID, instance.Taints, instance.UnwantedTaints
 	s.providerIDs = append(s.providerIDs, instance.ProviderID)
 	if instance.RecheckAfter > 0 {
 		s.recheckAfter = sooner(s.recheckAfter, instance.RecheckAfter)
@@ -333,7 +335,7 @@ func (c *Controller) readNode(ctx context.Context, into *corev1.Node) error {
 
 func (c *Controller) compareNode(s *scope, found *corev1.Node) error {
 	hollow := s.provider == v1alpha1.ProviderHollow || found.Labels[v1alpha1.HollowNodeLabel] != ""
-	s.desired = node.DesiredOf(s.Machine, hollow)
+	s.desired = node.DesiredOf(s.Machine, hollow).WithProviderTaints(s.taints, s.unwanted)
 	changes, err := node.ChangesOf(found, s.desired)
 	if err != nil {
 		return err

@@ -67,9 +67,12 @@ func lacks(present map[string]string, owned []string, desired map[string]string)
 
 func (c Changes) withTaints(node *corev1.Node, desired Desired) (Changes, error) {
 	before := rememberedTaints(node)
-	want := make([]taintID, 0, len(desired.Taints))
+	want := make([]taintID, 0, len(desired.Taints)+1)
 	for _, taint := range desired.Taints {
 		want = append(want, idOf(taint))
+	}
+	if keepsHollowTaint(node, before, desired) {
+		want = append(want, hollowTaintID)
 	}
 	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
 		id := idOf(taint)
@@ -96,10 +99,36 @@ func (c Changes) withTaints(node *corev1.Node, desired Desired) (Changes, error)
 // It is a set, because a client can write a long list into the annotation and as many taints beside it.
 func rememberedTaints(node *corev1.Node) sets.Set[taintID] {
 	var before []taintID
+	if !claimedByAgent(node) {
+		// What the hollow node has registered with is the agent's too.
+		return sets.New(hollowTaintID)
+	}
 	if err := json.Unmarshal([]byte(node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]), &before); err != nil {
 		return nil
 	}
 	return sets.New(before...)
+}
+
+// claimedByAgent tells whether an agent has written to node before.
+func claimedByAgent(node *corev1.Node) bool {
+	_, claimed := node.Annotations[v1alpha1.NodeMachineAnnotation]
+	_, tainted := node.Annotations[v1alpha1.NodeAppliedTaintsAnnotation]
+	return claimed || tainted
+}
+
+// hollowTaintID is the default taint of hollow Nodes.
+var hollowTaintID = taintID{Key: v1alpha1.HollowNodeTaint, Effect: corev1.TaintEffectNoSchedule}
+
+// keepsHollowTaint tells whether node keeps the default taint that is the agent's, although nothing asks for it now: whether
+// it has it was decided when it registered, and ordinary pods must not come because that is asked again.
+func keepsHollowTaint(node *corev1.Node, before sets.Set[taintID], desired Desired) bool {
+	is := func(taint corev1.Taint) bool { return idOf(taint) == hollowTaintID }
+	return before.Has(hollowTaintID) && slices.ContainsFunc(node.Spec.Taints, is) &&
+		!slices.ContainsFunc(desired.Taints, is) && !slices.ContainsFunc(desired.Unwanted, is)
+}
+
+func containsTaint(taints []corev1.Taint, taint corev1.Taint) bool {
+	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return idOf(t) == idOf(taint) })
 }
 
 // put adds taint, or gives the one of its key and effect its value.

@@ -78,6 +78,19 @@ type Desired struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []corev1.Taint
+	// Unwanted are taints that the agent takes away although it would keep them as the Node's registration made them.
+	Unwanted []corev1.Taint
+}
+
+// WithProviderTaints adds what a provider says of the Node's taints. What the Machine's spec.taints says goes.
+func (d Desired) WithProviderTaints(taints, unwanted []corev1.Taint) Desired {
+	for _, taint := range taints {
+		if !containsTaint(d.Taints, taint) {
+			d.Taints = append(d.Taints, taint)
+		}
+	}
+	d.Unwanted = unwanted
+	return d
 }
 
 // DesiredOf computes what machine says about its Node. hollow Nodes keep the label by which the agent finds them.

@@ -104,6 +104,8 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 		"--cluster-name", member.Name,
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
 		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+		// All Nodes are hollow, but for the podhost's.
+		"--hollow-taint", string(v1alpha1.HollowTaintNever),
 	}, kubeconfigs, f.options.AgentArgs)
 	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
 		return err
