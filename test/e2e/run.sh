@@ -25,6 +25,16 @@ if ! said=$(docker version --format '{{.Server.Version}}' 2>&1); then
 fi
 say "Docker $said"
 
+# Three kind clusters fit into the usual limit of 128 inotify instances, but not beside several local fleets: then kube-proxy fails with
+# "too many open files", and nothing else says why.
+limit=$(cat /proc/sys/fs/inotify/max_user_instances 2>/dev/null || echo 0)
+used=$(find /proc/[0-9]*/fd -lname anon_inode:inotify 2>/dev/null | wc -l || true)
+if ((limit > 0 && limit - used < 100)); then
+	echo "make e2e needs about 100 inotify instances, and only $((limit - used)) of fs.inotify.max_user_instances, $limit, are free." >&2
+	echo "Raise it (sysctl -w fs.inotify.max_user_instances=512), or end the local fleets that use them." >&2
+	exit 1
+fi
+
 mkdir -p "$out"/{bin,node}
 # kubeadm, and all that it starts, are of one version; kind's own image of the same minor is as good.
 published=kindest/node:$(cd test/e2e && go run ./defaultimage)

@@ -170,6 +170,9 @@ func (o *upOptions) run(ctx context.Context) error {
 		return err
 	}
 	o.printf("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
+	if shortage := inotifyShortage("/proc", o.clusters); shortage != "" {
+		fmt.Fprintln(o.hub.ErrOut, shortage)
+	}
 	keeper, err := o.startKeeper(id)
 	if err != nil {
 		return errors.Join(err, o.clear(ctx))
