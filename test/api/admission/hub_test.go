@@ -1,0 +1,58 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/config"
+)
+
+// With the hub's own rights, which bound neither the names of roles that it creates nor the Secrets of kube-system that it deletes.
+func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
+	g, admin := NewWithT(t), environment.Client
+	g.Expect(config.Apply(t.Context(), admin, config.RBAC, "rbac/hub")).To(Succeed())
+	g.Expect(config.Apply(t.Context(), admin, config.Admission, "admission")).To(Succeed())
+	for name, who := range map[string]rest.ImpersonationConfig{
+		"as a pod":     {UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"},
+		"as a process": {UserName: "hub", Groups: []string{"hollowfleet:hub", "system:authenticated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			impersonating := rest.CopyConfig(environment.Config)
+			impersonating.Impersonate = who
+			hub, err := client.New(impersonating, client.Options{})
+			g.Expect(err).NotTo(HaveOccurred())
+
+			role := func(name string) *rbacv1.ClusterRole {
+				return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			}
+			g.Eventually(func() error { return hub.Create(t.Context(), role(uniqueName()), client.DryRunAll) }).WithTimeout(time.Minute).
+				Should(And(MatchError(ContainSubstring(`a hub writes only clusterroles whose names begin with "hollowfleet:"`)), Satisfy(apierrors.IsForbidden)))
+			g.Expect(hub.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}})).NotTo(Succeed())
+			own := role("hollowfleet:cluster:" + uniqueName())
+			g.Expect(hub.Create(t.Context(), own)).To(Succeed())
+			g.Expect(hub.Delete(t.Context(), own)).To(Succeed())
+			foreign := role(uniqueName())
+			g.Expect(admin.Create(t.Context(), foreign)).To(Succeed())
+			g.Expect(hub.Delete(t.Context(), foreign)).To(MatchError(ContainSubstring(foreign.Name)))
+
+			secret := func(kind corev1.SecretType) *corev1.Secret {
+				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: uniqueName()}, Type: kind}
+			}
+			token, other := secret("bootstrap.kubernetes.io/token"), secret("Opaque")
+			g.Expect(admin.Create(t.Context(), token)).To(Succeed())
+			g.Expect(admin.Create(t.Context(), other)).To(Succeed())
+			g.Expect(hub.Delete(t.Context(), other)).To(MatchError(ContainSubstring("a hub deletes only join tokens")))
+			g.Expect(hub.Delete(t.Context(), token)).To(Succeed())
+			g.Expect(admin.Delete(t.Context(), foreign)).To(Succeed(), "others are not kept from anything")
+		})
+	}
+}
