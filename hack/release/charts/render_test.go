@@ -367,3 +367,14 @@ func TestHubStaysAvailable(t *testing.T) {
 		g.Expect(object).NotTo(BeAssignableToTypeOf(&policyv1.PodDisruptionBudget{}), "with one replica its node could not be drained")
 	}
 }
+
+func TestTheNotesSayWhatHollowNodesDoToPods(t *testing.T) {
+	for set, want := range map[string]string{
+		"": "with real Nodes each has the taint hollowfleet.io/hollow=true:NoSchedule", "hollowNode.taint=Always": "Each has the taint hollowfleet.io/hollow=true:NoSchedule",
+		"hollowNode.taint=Never": "cluster DNS and webhooks too, and they only seem to run",
+	} {
+		files, err := agentChart.render(t, agentChart.values(t, set))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(files["hollowfleet-agent/templates/NOTES.txt"]).To(ContainSubstring(want))
+	}
+}
