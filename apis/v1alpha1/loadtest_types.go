@@ -195,7 +195,8 @@ type LoadTestStatus struct {
 	// partial says that measurements of a cluster are missing or not complete. The failures say of which.
 	// +optional
 	Partial bool `json:"partial,omitempty"`
-	// thresholds are what became of the load's over all clusters together, in the same order.
+	// thresholds are what became of the load's, in the same order: over all clusters together but those whose run is Invalid, or over all
+	// if each is, and how many clusters do not meet them for themselves.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -203,7 +204,7 @@ type LoadTestStatus struct {
 	// results are merged from the histograms of all runs: those with the most measurements first. A quantile of the merged histogram is
 	// that of all measurements together.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=128
 	// +optional
 	Results []LoadTestResult `json:"results,omitempty"`
 	// failures are the clusters that could not be loaded in full, by name, 20 at most.

@@ -126,7 +126,7 @@ type LoadTestRunStatus struct {
 	Thresholds []LoadThresholdResult `json:"thresholds,omitempty"`
 	// histograms have all that was measured, those with the most measurements first. Written every half minute and at the end.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=128
 	// +optional
 	Histograms []LoadHistogram `json:"histograms,omitempty"`
 	// series are measurements over time.
@@ -196,11 +196,11 @@ type LoadProgress struct {
 type LoadHistogram struct {
 	LoadLatency `json:",inline"`
 	// data is an HdrHistogram of microseconds from 1 to 3,600,000,000 with 3 significant digits, in its compressed encoding,
-	// version 2.
+	// version 2. What had not ended is not in it.
 	// +kubebuilder:validation:MaxLength=20000
 	// +required
 	Data []byte `json:"data"`
-	// unfinishedData has those of data that had not ended, in the same encoding. Absent if all had.
+	// unfinishedData is that of how long what had not ended had waited, in the same encoding. Absent if all had ended.
 	// +kubebuilder:validation:MaxLength=20000
 	// +optional
 	UnfinishedData []byte `json:"unfinishedData,omitempty"`

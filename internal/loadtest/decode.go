@@ -29,18 +29,33 @@ const (
 func Decode(list []v1alpha1.LoadHistogram) (Measurements, error) {
 	all := Measurements{}
 	for i := range list {
-		key := Key{list[i].Measurement, list[i].Verb, list[i].Resource}
-		histogram, err := decode(list[i].Data)
-		if err != nil {
-			return nil, fmt.Errorf("decoding the histogram of %s: %w", key, err)
+		key := KeyOf(&list[i].LoadLatency)
+		if err := all.read(key, list[i].Data); err != nil {
+			return nil, err
 		}
-		if all[key] == nil { // It has 190 KB, which need not be copied.
-			all[key] = histogram
+		if len(list[i].UnfinishedData) == 0 {
 			continue
 		}
-		all[key].Merge(histogram)
+		if err := all.read(key.unfinished(), list[i].UnfinishedData); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
+}
+
+// read adds an encoded histogram.
+func (m Measurements) read(key Key, data []byte) error {
+	histogram, err := decode(data)
+	switch {
+	case err != nil:
+		return fmt.Errorf("decoding the histogram of %s: %w", key, err)
+	case histogram.TotalCount() == 0:
+	case m[key] == nil: // It has 190 KB, which need not be copied.
+		m[key] = histogram
+	default:
+		m[key].Merge(histogram)
+	}
+	return nil
 }
 
 // decode reads one. The library trusts its input: it takes as much memory as the header says, and panics on counts that have

@@ -66,7 +66,7 @@ type require interface {
 // agree wants the quantiles of what was merged to be those of all samples together, to three significant digits.
 func agree(t require, merged loadtest.Measurements, clusters [][]time.Duration) {
 	pooled := slices.Concat(clusters...)
-	got := loadtest.Summarize(ready, merged.Match(ready))
+	got := merged.Summarize(ready)
 	if got.Count != int64(len(pooled)) {
 		t.Fatalf("%d measurements came together, not %d", got.Count, len(pooled))
 	}

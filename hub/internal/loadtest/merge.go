@@ -14,18 +14,32 @@ import (
 
 const (
 	// mostKeys bounds the memory of merged histograms, of which each takes 190 KB, whatever agents report.
-	mostKeys = 128
+	mostKeys = 192
 	// mostResults is how many of them the status has.
-	mostResults = 64
+	mostResults = 128
+	// mostNamed is how many clusters a threshold names that do not meet it.
+	mostNamed = 20
+	// mostUnready is how many reasons of unready pods the status has, and mostReasons how many are told apart before.
+	mostUnready, mostReasons = 20, 200
 )
 
 // Merged is what the runs of a test have measured, together. It takes one run after the other, because all their histograms
 // together may be large.
 type Merged struct {
-	Measurements loadtest.Measurements
 	// Unreadable says of clusters why their measurements cannot be merged.
 	Unreadable map[string]string
-	worst      map[loadtest.Key]worst
+	// valid is what was measured in the runs that are not Invalid, and invalid what was in those that are.
+	valid, invalid part
+	worst          map[loadtest.Key]worst
+	missed         map[string][]v1alpha1.LoadThresholdResult
+	unready        map[string]*v1alpha1.LoadUnready
+}
+
+// part is what some of the runs have measured.
+type part struct {
+	runs             int
+	measurements     loadtest.Measurements
+	requests, failed int64
 }
 
 type worst struct {
@@ -35,43 +49,123 @@ type worst struct {
 
 // NewMerged returns one without any measurement.
 func NewMerged() *Merged {
-	return &Merged{Measurements: loadtest.Measurements{}, Unreadable: map[string]string{}, worst: map[loadtest.Key]worst{}}
+	return &Merged{
+		Unreadable: map[string]string{}, valid: part{measurements: loadtest.Measurements{}}, invalid: part{measurements: loadtest.Measurements{}},
+		worst: map[loadtest.Key]worst{}, missed: map[string][]v1alpha1.LoadThresholdResult{}, unready: map[string]*v1alpha1.LoadUnready{},
+	}
 }
 
 // Add adds what a run has measured.
 func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
+	m.addUnready(run.Status.Unready)
 	decoded, err := loadtest.Decode(run.Status.Histograms)
 	if err != nil {
 		m.Unreadable[run.Namespace] = fmt.Sprintf("what it measured cannot be read: %v", err)
 		return
 	}
+	to := &m.valid
+	if run.Status.Verdict == v1alpha1.LoadInvalid {
+		to = &m.invalid
+	} else {
+		m.addMissed(run, decoded)
+	}
+	to.runs++
+	to.requests, to.failed = to.requests+run.Status.Progress.Requests, to.failed+run.Status.Progress.Failed
 	for i := range run.Status.Histograms {
 		latency := &run.Status.Histograms[i].LoadLatency
-		key, p99 := loadtest.Key{Measurement: latency.Measurement, Verb: latency.Verb, Resource: latency.Resource}, latency.P99
-		if _, known := m.worst[key]; !known && len(m.worst) == mostKeys || decoded[key] == nil {
+		key := loadtest.KeyOf(latency)
+		if _, known := m.worst[key]; !known && len(m.worst) == mostKeys {
 			continue
 		}
-		if before, known := m.worst[key]; !known || p99.Duration > before.p99.Duration {
-			m.worst[key] = worst{run.Namespace, p99}
+		taken := decoded.Take(key) // One that is listed twice was decoded as one.
+		if len(taken) == 0 {
+			continue
 		}
-		m.Measurements.Merge(loadtest.Measurements{key: decoded[key]})
-		delete(decoded, key) // One that is listed twice was decoded as one.
+		if before, known := m.worst[key]; !known || latency.P99.Duration > before.p99.Duration {
+			m.worst[key] = worst{run.Namespace, latency.P99}
+		}
+		to.measurements.Merge(taken)
 	}
+}
+
+// addMissed notes the thresholds that a cluster does not meet for itself. What its agent says rests on all that was measured. Where it
+// says nothing, as that of a run that was lost, its histograms count.
+func (m *Merged) addMissed(run *v1alpha1.LoadTestRun, decoded loadtest.Measurements) {
+	results := run.Status.Thresholds
+	if len(results) != len(run.Spec.Thresholds) {
+		results = loadtest.Evaluate(run.Spec.Thresholds, decoded, run.Status.Progress.Requests, run.Status.Progress.Failed)
+	}
+	if slices.ContainsFunc(results, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met }) {
+		m.missed[run.Namespace] = slices.Clone(results)
+	}
+}
+
+// addUnready counts pods that were never Ready.
+func (m *Merged) addUnready(list []v1alpha1.LoadUnready) {
+	for _, one := range list {
+		if known := m.unready[one.Reason]; known != nil {
+			known.Count += one.Count
+		} else if len(m.unready) < mostReasons {
+			m.unready[one.Reason] = &one
+		}
+	}
+}
+
+// Unready are why pods were never Ready, the most frequent reason first.
+func (m *Merged) Unready() []v1alpha1.LoadUnready {
+	var list []v1alpha1.LoadUnready
+	for _, one := range m.unready {
+		list = append(list, *one)
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.LoadUnready) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+	})
+	return list[:min(len(list), mostUnready)]
+}
+
+// Evaluate says which thresholds are met by all runs together that are not Invalid, or by all if there is none, and in which of them
+// they are not met. Missed is in how many clusters one is not that holds in each.
+func (m *Merged) Evaluate(thresholds []v1alpha1.LoadThreshold) (results []v1alpha1.LoadThresholdResult, missed int32) {
+	from := &m.valid
+	if from.runs == 0 {
+		from = &m.invalid
+	}
+	results = loadtest.Evaluate(thresholds, from.measurements, from.requests, from.failed)
+	for _, cluster := range slices.Sorted(maps.Keys(m.missed)) {
+		counts := false
+		for i := range results {
+			// A threshold of a run is the test's of the same place.
+			if own := m.missed[cluster]; i >= len(own) || own[i].Met {
+				continue
+			}
+			counts = counts || results[i].Scope != v1alpha1.LoadScopeFleet
+			results[i].MissedClusters++
+			if len(results[i].MissedIn) < mostNamed {
+				results[i].MissedIn = append(results[i].MissedIn, cluster)
+			}
+		}
+		if counts {
+			missed++
+		}
+	}
+	return results, missed
 }
 
 // Results are summaries of what was measured most often, but those of pods, Nodes and Deployments in any case, by what they are
 // about.
 func (m *Merged) Results() []v1alpha1.LoadTestResult {
-	keys := slices.Collect(maps.Keys(m.Measurements))
-	slices.SortFunc(keys, func(a, b loadtest.Key) int {
-		return cmp.Or(cmp.Compare(min(len(a.Verb), 1), min(len(b.Verb), 1)),
-			cmp.Compare(m.Measurements[b].TotalCount(), m.Measurements[a].TotalCount()), cmp.Compare(a.String(), b.String()))
-	})
 	var results []v1alpha1.LoadTestResult
-	for _, key := range keys[:min(len(keys), mostResults)] {
-		results = append(results, v1alpha1.LoadTestResult{
-			LoadLatency: loadtest.Summarize(key, m.Measurements[key]), WorstCluster: m.worst[key].cluster, WorstP99: m.worst[key].p99,
-		})
+	for key := range m.worst {
+		// One after the other: all of them together would need twice the memory.
+		both := loadtest.Measurements{}
+		for _, from := range []part{m.valid, m.invalid} {
+			both.Merge(from.measurements.Only(key))
+		}
+		results = append(results, v1alpha1.LoadTestResult{LoadLatency: both.Summarize(key), WorstCluster: m.worst[key].cluster, WorstP99: m.worst[key].p99})
 	}
-	return results
+	slices.SortFunc(results, func(a, b v1alpha1.LoadTestResult) int {
+		first, second := loadtest.KeyOf(&a.LoadLatency), loadtest.KeyOf(&b.LoadLatency)
+		return cmp.Or(cmp.Compare(first.Rank(), second.Rank()), cmp.Compare(b.Count, a.Count), cmp.Compare(first.String(), second.String()))
+	})
+	return results[:min(len(results), mostResults)]
 }

@@ -18,7 +18,7 @@ import (
 // were named before.
 func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 	s := &d.Status
-	s.Prepared, s.Completed, s.Invalid, s.Progress = 0, 0, 0, v1alpha1.LoadProgress{}
+	s.Prepared, s.Completed, s.Invalid, s.InvalidRuns, s.Progress = 0, 0, 0, nil, v1alpha1.LoadProgress{}
 	s.Failed = max(s.Clusters-int32(len(runs)), 0)
 	slowest := -1
 	var failed []v1alpha1.LoadTestFailure
@@ -33,11 +33,15 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 		}
 		if run.Status.Verdict == v1alpha1.LoadInvalid {
 			s.Invalid++
+			if len(s.InvalidRuns) < mostFailures {
+				why := cmp.Or(strings.Join(run.Status.Invalid, "; "), "its agent does not say why")
+				s.InvalidRuns = append(s.InvalidRuns, v1alpha1.LoadTestFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, mostMessage)})
+			}
 		}
 		if why := d.failureOf(w, run); why != "" {
 			s.Failed++
 			failed = append(failed, v1alpha1.LoadTestFailure{Cluster: run.Namespace, Message: conditions.Shorten(why, mostMessage)})
-		} else if measured(run) {
+		} else if measured(run) && len(run.Status.Shortfalls) == 0 {
 			s.Completed++
 		}
 	}
@@ -57,6 +61,7 @@ func (d *Decision) summarize(w *view, runs []*v1alpha1.LoadTestRun) {
 func add(sum, p *v1alpha1.LoadProgress) {
 	sum.Steps, sum.StepsTotal = sum.Steps+p.Steps, sum.StepsTotal+p.StepsTotal
 	sum.Requests, sum.Failed, sum.Throttled = sum.Requests+p.Requests, sum.Failed+p.Failed, sum.Throttled+p.Throttled
+	sum.Delayed, sum.Skipped = sum.Delayed+p.Delayed, sum.Skipped+p.Skipped
 	sum.PodsCreated, sum.PodsReady = sum.PodsCreated+p.PodsCreated, sum.PodsReady+p.PodsReady
 }
 
@@ -78,6 +83,8 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 		return run.Status.Failure
 	case run.Status.Phase == v1alpha1.LoadTestFailed:
 		return cmp.Or(run.Status.Failure, run.Status.Message, "its agent does not say why")
+	case len(run.Status.Shortfalls) > 0 && run.Status.Verdict != v1alpha1.LoadInvalid:
+		return strings.Join(run.Status.Shortfalls, "; ")
 	case w.apart(run) != "":
 		return w.apart(run)
 	case d.Status.StartTime == nil || over:
@@ -143,7 +150,8 @@ func (d *Decision) End(world *World, merged *Merged) {
 	slices.SortFunc(s.Failures, func(a, b v1alpha1.LoadTestFailure) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	s.Partial = s.Failed > 0
 	s.Results = merged.Results()
-	s.Thresholds = loadtest.Evaluate(w.thresholds(), merged.Measurements, s.Progress.Requests, s.Progress.Failed)
+	s.Unready = merged.Unready()
+	s.Thresholds, s.Missed = merged.Evaluate(w.thresholds())
 	s.Verdict = d.verdict()
 	d.Merge = false
 	d.Next = time.Time{}
@@ -166,14 +174,18 @@ func (d *Decision) allEnded(runs []*v1alpha1.LoadTestRun) bool {
 	return !slices.ContainsFunc(runs, func(run *v1alpha1.LoadTestRun) bool { return run.Spec.StartTime != nil && run.Status.EndTime == nil })
 }
 
-// verdict of a test that has ended.
+// verdict of a test that has ended. Without any run nothing is known.
 func (d *Decision) verdict() v1alpha1.LoadVerdict {
 	s := &d.Status
-	switch missed := slices.ContainsFunc(s.Thresholds, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met }); {
-	case s.Failed > 0 || missed:
+	missed := slices.ContainsFunc(s.Thresholds, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met })
+	valid := s.Clusters > s.Invalid
+	switch {
+	case s.Failed > 0 || s.Missed > 0 || missed && valid:
 		return v1alpha1.LoadMissed
 	case s.Invalid > 0:
 		return v1alpha1.LoadInvalid
+	case s.Completed == 0:
+		return v1alpha1.LoadMissed
 	case len(s.Thresholds) > 0:
 		return v1alpha1.LoadPassed
 	}
@@ -183,7 +195,11 @@ func (d *Decision) verdict() v1alpha1.LoadVerdict {
 // outcome says how a test that has ended was.
 func (d *Decision) outcome() string {
 	s := &d.Status
-	texts := []string{fmt.Sprintf("%d of %d clusters were loaded in full", s.Completed, s.Clusters)}
+	full := "in full"
+	if s.Progress.Failed > 0 { // As many as a threshold allows.
+		full = fmt.Sprintf("(%d of %d requests failed)", s.Progress.Failed, s.Progress.Requests)
+	}
+	texts := []string{fmt.Sprintf("%d of %d clusters were loaded %s", s.Completed, s.Clusters, full)}
 	var missed []string
 	for i := range s.Thresholds {
 		if !s.Thresholds[i].Met {
@@ -193,14 +209,71 @@ func (d *Decision) outcome() string {
 	switch {
 	case len(missed) > 0:
 		texts = append(texts, fmt.Sprintf("%d of %d thresholds are not met: %s", len(missed), len(s.Thresholds), strings.Join(missed, "; ")))
+	case s.Missed > 0:
+		texts = append(texts, fmt.Sprintf("all %d thresholds are met over all clusters together", len(s.Thresholds)))
 	case len(s.Thresholds) > 0:
 		texts = append(texts, fmt.Sprintf("all %d thresholds are met", len(s.Thresholds)))
 	}
+	for i := range s.Thresholds {
+		if text := missedText(&s.Thresholds[i], s.Clusters); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if text := unreadyText(s); text != "" {
+		texts = append(texts, text)
+	}
 	if s.Invalid > 0 {
-		texts = append(texts, fmt.Sprintf("in %d clusters the simulator was the bottleneck", s.Invalid))
+		texts = append(texts, fmt.Sprintf("the measurements of %d of %d clusters are invalid: %s", s.Invalid, s.Clusters, namesOf(s.InvalidRuns, s.Invalid)))
 	}
 	if s.Failed > 0 {
 		texts = append(texts, "see status.failures for the others")
 	}
 	return strings.Join(texts, ", ")
+}
+
+// missedText names the clusters that do not meet a threshold for themselves.
+func missedText(r *v1alpha1.LoadThresholdResult, clusters int32) string {
+	if r.MissedClusters == 0 {
+		return ""
+	}
+	verb := "do"
+	if r.MissedClusters == 1 {
+		verb = "does"
+	}
+	text := fmt.Sprintf("%d of %d clusters %s not meet %s: %s", r.MissedClusters, clusters, verb, loadtest.LimitText(&r.LoadThreshold), strings.Join(r.MissedIn, " "))
+	if more := int(r.MissedClusters) - len(r.MissedIn); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if r.Scope == v1alpha1.LoadScopeFleet {
+		text += " (its scope is Fleet)"
+	}
+	return text
+}
+
+// unreadyText says how many pods were never Ready, and why most of them.
+func unreadyText(s *v1alpha1.LoadTestStatus) string {
+	if len(s.Unready) == 0 {
+		return ""
+	}
+	count := int64(0)
+	for _, one := range s.Unready {
+		count += one.Count
+	}
+	return fmt.Sprintf("%d pods were never Ready (most often %s)", count, s.Unready[0].Reason)
+}
+
+// namesOf are the clusters of a list that may be shortened, and what there is to say about the first.
+func namesOf(list []v1alpha1.LoadTestFailure, count int32) string {
+	names := make([]string, 0, len(list))
+	for _, one := range list {
+		names = append(names, one.Cluster)
+	}
+	text := strings.Join(names, " ")
+	if more := int(count) - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if len(list) > 0 {
+		text += fmt.Sprintf(" (%s)", list[0].Message)
+	}
+	return text
 }

@@ -59,13 +59,15 @@ func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 		want     v1alpha1.LoadVerdict
 		says     string
 	}{
-		"passed":               {[]v1alpha1.LoadVerdict{"Passed", "Passed"}, [][]time.Duration{fast, fast}, "", false, "Passed", "all 3 thresholds are met"},
-		"missed by all":        {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, slow}, "", false, "Failed", "PodReady P99 7s, not 5s"},
-		"one is invalid":       {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, fast}, "", false, "Invalid", "the simulator was the bottleneck"},
-		"missed and invalid":   {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, slow}, "", false, "Failed", "1 of 3 thresholds"},
-		"one has failed":       {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, fast}, "the quota is used up", false, "Failed", "1 of 2 clusters were loaded in full"},
-		"without thresholds":   {[]v1alpha1.LoadVerdict{"", ""}, [][]time.Duration{fast, slow}, "", true, "", "2 of 2 clusters were loaded in full"},
-		"nothing was measured": {[]v1alpha1.LoadVerdict{"Failed", "Failed"}, [][]time.Duration{nil, nil}, "", false, "Failed", "PodReady P99 not measured, not 5s"},
+		"passed":                    {[]v1alpha1.LoadVerdict{"Passed", "Passed"}, [][]time.Duration{fast, fast}, "", false, "Passed", "all 3 thresholds are met"},
+		"missed by all":             {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, slow}, "", false, "Failed", "PodReady P99 7s, not 5s"},
+		"one is invalid":            {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, fast}, "", false, "Invalid", "the measurements of 1 of 2 clusters are invalid: c01 (the agent stood still)"},
+		"missed by an invalid one":  {[]v1alpha1.LoadVerdict{"Passed", "Invalid"}, [][]time.Duration{fast, slow}, "", false, "Invalid", "all 3 thresholds are met, the measurements of 1 of 2 clusters"},
+		"missed and one is invalid": {[]v1alpha1.LoadVerdict{"Failed", "Invalid"}, [][]time.Duration{slow, slow}, "", false, "Failed", "1 of 2 clusters does not meet PodReady P99<=5s: c00"},
+		"all are invalid":           {[]v1alpha1.LoadVerdict{"Invalid", "Invalid"}, [][]time.Duration{slow, slow}, "", false, "Invalid", "are invalid: c00 c01"},
+		"one has failed":            {[]v1alpha1.LoadVerdict{"Passed", "Failed"}, [][]time.Duration{fast, fast}, "the quota is used up", false, "Failed", "1 of 2 clusters were loaded in full"},
+		"without thresholds":        {[]v1alpha1.LoadVerdict{"", ""}, [][]time.Duration{fast, slow}, "", true, "", "2 of 2 clusters were loaded in full"},
+		"nothing was measured":      {[]v1alpha1.LoadVerdict{"Failed", "Failed"}, [][]time.Duration{nil, nil}, "", false, "Failed", "PodReady P99 not measured, not 5s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -79,6 +81,9 @@ func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 			})
 			for i := range w.Runs {
 				completed(c.verdicts[i], c.ready[i]...)(&w.Runs[i].Status)
+				if c.verdicts[i] == v1alpha1.LoadInvalid {
+					w.Runs[i].Status.Invalid = []string{"the agent stood still"}
+				}
 			}
 			if c.failure != "" {
 				w.Runs[1].Status.Phase, w.Runs[1].Status.Failure = v1alpha1.LoadTestFailed, c.failure
@@ -86,7 +91,7 @@ func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 			w.step()
 			g.Expect(w.Test.Status.Verdict).To(Equal(c.want))
 			g.Expect(w.Test.Status.Message).To(ContainSubstring(c.says))
-			if c.ready[1] != nil && c.ready[1][1] == 7*time.Second {
+			if c.ready[1] != nil && c.ready[0][1] != 7*time.Second && c.ready[1][1] == 7*time.Second {
 				g.Expect(w.Test.Status.Results[0]).To(And(HaveField("WorstCluster", "c01"), HaveField("WorstP99.Duration", BeNumerically("~", 7*time.Second, 10*time.Millisecond)), HaveField("Count", BeEquivalentTo(4))))
 			}
 		})

@@ -210,5 +210,5 @@ func milliseconds(d metav1.Duration) float64 { return float64(d.Duration) / floa
 
 // keyOf is what a summary is about.
 func keyOf(l *v1alpha1.LoadLatency) loadtest.Key {
-	return loadtest.Key{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource}
+	return loadtest.KeyOf(l)
 }

@@ -230,7 +230,7 @@ func resultTable(results []v1alpha1.LoadTestResult) *metav1.Table {
 }
 
 func nameOfLatency(l *v1alpha1.LoadLatency) string {
-	return loadtest.Key{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource}.String()
+	return loadtest.KeyOf(l).String()
 }
 
 // short is a time as people read it. A microsecond is the shortest that a histogram has, and stands for no time at all.

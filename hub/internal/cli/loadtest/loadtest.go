@@ -102,21 +102,25 @@ func ended(test *v1alpha1.LoadTest) bool {
 	return test.Status.Phase == v1alpha1.LoadTestPhaseCompleted || test.Status.Phase == v1alpha1.LoadTestPhaseFailed
 }
 
-// exit is the error that a test which has ended ends the command with.
+// exit is the error that a test which has ended ends the command with. It follows the verdict: what was measured in an Invalid run
+// misses no threshold.
 func exit(test *v1alpha1.LoadTest) error {
 	s := &test.Status
+	switch {
+	case s.Phase == v1alpha1.LoadTestPhaseFailed:
+		return fmt.Errorf("the load test was not carried out: %s", s.Message)
+	case s.Verdict == v1alpha1.LoadInvalid:
+		return fmt.Errorf("the verdict is Invalid: what was measured in %d of %d clusters says nothing about them", s.Invalid, s.Clusters)
+	case s.Verdict == v1alpha1.LoadPassed, s.Verdict == "":
+		return nil
+	}
 	for _, threshold := range s.Thresholds {
 		if !threshold.Met {
 			return cmdutil.Timeout("the verdict is %s: %s", s.Verdict, loadtest.Describe(&threshold))
 		}
 	}
-	switch {
-	case s.Phase == v1alpha1.LoadTestPhaseFailed:
-		return fmt.Errorf("the load test was not carried out: %s", s.Message)
-	case s.Failed > 0:
-		return fmt.Errorf("the load test was not carried out in full in %d of %d clusters", s.Failed, s.Clusters)
-	case s.Verdict == v1alpha1.LoadInvalid:
-		return fmt.Errorf("the verdict is Invalid: in %d clusters the simulator was the bottleneck, so that what was measured says nothing about them", s.Invalid)
+	if s.Missed > 0 {
+		return cmdutil.Timeout("the verdict is %s: %d of %d clusters do not meet a threshold that holds in each", s.Verdict, s.Missed, s.Clusters)
 	}
-	return nil
+	return fmt.Errorf("the load test was not carried out in full in %d of %d clusters", s.Failed, s.Clusters)
 }
