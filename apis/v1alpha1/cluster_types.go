@@ -219,6 +219,11 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	HubVersion string `json:"hubVersion,omitempty"`
+	// joinKey is the SHA-256 digest, in hexadecimal digits, of the public key of the certificate that was last approved with a join
+	// token. If another key is approved, event JoinedAgain warns. Written by the hub.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	JoinKey string `json:"joinKey,omitempty"`
 	// heartbeat is the one in force: spec.heartbeat with the hub's defaults. Written by the hub.
 	// +optional
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`

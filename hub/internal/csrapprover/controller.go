@@ -37,6 +37,7 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
 // config/rbac/hub/role_join_tokens.yaml lets the hub delete join tokens.
@@ -74,6 +75,15 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, c.deleteSpentToken(ctx, csr, cluster)
 	}
 	decision := Decide(csr, cluster)
+	key := keyOf(csr.Spec.Request)
+	again := JoinsAgain(decision, cluster, key)
+	if err := c.recordJoinKey(ctx, cluster, decision, key); err != nil {
+		return reconcile.Result{}, err
+	}
+	if again {
+		// Before the approval: a second try would find the key recorded, and nothing to warn of.
+		joinedAgainEvent(csr.Name, decision).With(csr).Send(c.Recorder, cluster)
+	}
 	if err := c.carryOut(ctx, csr, decision); err != nil {
 		if apierrors.IsConflict(err) {
 			return reconcile.Result{}, nil // Another client has written it; the cache will show what, and wake us.
@@ -85,6 +95,20 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		emitEvent(c.Recorder, cluster, csr, decision)
 	}
 	return reconcile.Result{}, nil
+}
+
+// recordJoinKey writes the key of a join that is about to be approved into the Cluster: before the approval, because the client may
+// delete the request as soon as it has its certificate. The lock keeps a Cluster that the cache shows too late from hiding an earlier key.
+func (c *Controller) recordJoinKey(ctx context.Context, cluster *v1alpha1.Cluster, decision Decision, key string) error {
+	if cluster == nil || !approvesJoin(decision) || cluster.Status.JoinKey == key {
+		return nil
+	}
+	recorded := cluster.DeepCopy()
+	recorded.Status.JoinKey = key
+	if err := c.Client.Status().Patch(ctx, recorded, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{})); err != nil {
+		return ignoreNotFound("recording the key of the agent that joins", err)
+	}
+	return nil
 }
 
 // deleteSpentToken deletes the join token with which a request was made once it is of no more use to its agent: any other
@@ -175,16 +199,13 @@ func tokenDeletedEvent(secret string) reconciler.Event {
 // joinedAgainEvent warns of a certificate for a client with a join token of a cluster that has an agent.
 func joinedAgainEvent(request string, decision Decision) reconciler.Event {
 	return reconciler.WarningEvent("JoinedAgain", "Approve", fmt.Sprintf(
-		"Approved %s although the cluster has joined before: %s. If no user has let its agent join again, set its spec.acceptance to Denied", request, decision.Message))
+		"Approving %s although another agent of this cluster has joined, or was approved before: %s. If no user has let its agent join again, set its spec.acceptance to Denied", request, decision.Message))
 }
 
 // emitEvent sends the event of a decision, about the Cluster, where its user looks.
 func emitEvent(recorder events.EventRecorder, cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, decision Decision) {
 	if told, worth := decisionEvent(csr.Name, decision); worth {
 		told.With(csr).Send(recorder, cluster)
-	}
-	if JoinsAgain(decision, cluster) {
-		joinedAgainEvent(csr.Name, decision).With(csr).Send(recorder, cluster)
 	}
 }
 

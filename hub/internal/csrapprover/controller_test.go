@@ -66,14 +66,6 @@ func (f *fixture) use(c client.Client) {
 // asks creates a request for the identity of the fixture's agent with a join token of the clusters.
 func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequest {
 	f.t.Helper()
-	groups := []string{"system:authenticated", "system:masters"}
-	for _, cluster := range tokenOf {
-		groups = append(groups, v1alpha1.JoinGroupPrefix+cluster)
-	}
-	config := rest.CopyConfig(environment.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abc123", Groups: groups}
-	joining, err := client.New(config, client.Options{Scheme: scheme.New()})
-	f.Expect(err).NotTo(HaveOccurred())
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	f.Expect(err).NotTo(HaveOccurred())
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
@@ -89,8 +81,22 @@ func (f *fixture) asks(tokenOf ...string) *certificatesv1.CertificateSigningRequ
 			ExpirationSeconds: new(int32(600)),
 		},
 	}
-	f.Expect(joining.Create(f.t.Context(), csr)).To(Succeed())
+	f.Expect(f.joining(tokenOf...).Create(f.t.Context(), csr)).To(Succeed())
 	return csr
+}
+
+// joining is a client with a join token of the clusters.
+func (f *fixture) joining(tokenOf ...string) client.Client {
+	f.t.Helper()
+	groups := []string{"system:authenticated", "system:masters"}
+	for _, cluster := range tokenOf {
+		groups = append(groups, v1alpha1.JoinGroupPrefix+cluster)
+	}
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:bootstrap:abc123", Groups: groups}
+	joining, err := client.New(config, client.Options{Scheme: scheme.New()})
+	f.Expect(err).NotTo(HaveOccurred())
+	return joining
 }
 
 func (f *fixture) reconcile() error {
@@ -171,8 +177,8 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 		f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(csr), csr)).To(Succeed())
 		return csr.Status.Certificate
 	}).WithTimeout(time.Minute).ShouldNot(BeEmpty(), "the hub's own controller signs it")
-	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
 	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set its spec.acceptance to Denied"))))
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(gone()).To(BeFalse(), "the agent has not been heard of since, and may need the token to take its certificate")
 	f.connected(time.Now().Add(time.Second), true)
@@ -181,6 +187,31 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal JoinTokenDeleted")))
 	f.Expect(f.reconcile()).To(Succeed(), "it is gone already")
 	f.Expect(f.events.Events).NotTo(Receive())
+}
+
+// Whoever is first with a stolen token has a certificate: the second approval warns, although nobody has connected yet.
+func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	first := f.asks(f.cluster.Name)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")))
+	again := first.DeepCopy()
+	f.Expect(f.direct.Delete(t.Context(), first)).To(Succeed())
+	again.ObjectMeta, again.Status = metav1.ObjectMeta{Name: first.Name}, certificatesv1.CertificateSigningRequestStatus{}
+	f.Expect(f.joining(f.cluster.Name).Create(t.Context(), again)).To(Succeed())
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.events.Events).To(Receive(HavePrefix("Normal CertificateApproved")), "the same key, asked for again")
+	f.Expect(f.events.Events).NotTo(Receive())
+
+	f.Expect(f.direct.Delete(t.Context(), again)).To(Succeed())
+	second := f.asks(f.cluster.Name)
+	// The approval fails at first.
+	f.use(failing(f.direct, apierrors.NewInternalError(context.DeadlineExceeded)))
+	f.Expect(f.reconcile()).NotTo(Succeed())
+	f.Expect(f.events.Events).To(Receive(And(HavePrefix("Warning JoinedAgain"), ContainSubstring("set its spec.acceptance to Denied"))))
+	f.use(f.direct)
+	f.Expect(f.reconcile()).To(Succeed())
+	f.Expect(f.decided(second).Type).To(Equal(certificatesv1.CertificateApproved))
 }
 
 func TestWrongRequestIsDeniedWithItsFault(t *testing.T) {

@@ -199,10 +199,15 @@ func SpentToken(csr *certificatesv1.CertificateSigningRequest, cluster *v1alpha1
 	return tokenUser.FindStringSubmatch(csr.Spec.Username)[1], true
 }
 
-// JoinsAgain tells whether a request lets an agent in with a join token although the Cluster has had one before.
-func JoinsAgain(decision Decision, cluster *v1alpha1.Cluster) bool {
-	return decision.Verdict == Approve && decision.Reason == ReasonJoined && cluster != nil &&
-		meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition)
+// JoinsAgain tells whether a request lets an agent in with a join token although the Cluster has had one before: it has joined, or a
+// certificate for another key was approved, with which nobody has connected yet. key is the digest of the request's key.
+func JoinsAgain(decision Decision, cluster *v1alpha1.Cluster, key string) bool {
+	return approvesJoin(decision) && cluster != nil &&
+		(meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition) || cluster.Status.JoinKey != "" && cluster.Status.JoinKey != key)
+}
+
+func approvesJoin(decision Decision) bool {
+	return decision.Verdict == Approve && decision.Reason == ReasonJoined
 }
 
 // approvedAt is when a request was approved, nil if it was not.

@@ -4,7 +4,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -37,6 +39,16 @@ func checkCertificate(data []byte, cluster string) *Decision {
 		}
 	}
 	return nil
+}
+
+// keyOf returns the SHA-256 digest of the public key of a request in hexadecimal digits, empty if it has none.
+func keyOf(data []byte) string {
+	request, err := certrequest.Parse(data)
+	if err != nil {
+		return ""
+	}
+	digest := sha256.Sum256(request.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(digest[:])
 }
 
 func checkSubject(request *x509.CertificateRequest, cluster string) *Decision {

@@ -177,6 +177,7 @@ func ownCluster() []attempt {
 		attempt{"write `status.machines`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"machines":{"total":9,"ready":9,"failed":0}}}`)},
 		attempt{"write `status.clockSkew`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"clockSkew":"9s"}}`)},
 		attempt{"write `status.hubVersion`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"hubVersion":"v0.1.0"}}`)},
+		attempt{"write `status.joinKey`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"joinKey":"0"}}`)},
 		attempt{"write `status.observedGeneration`", policy, "status: of a Cluster", mergeStatus(own, `{"status":{"observedGeneration":99}}`)},
 		attempt{"write its whole status by update", rbac, "update", updateStatus(own, func(c *v1alpha1.Cluster) { c.Status.AgentVersion = "v9" })},
 		attempt{"accept itself", rbac, "patch", merge(own, `{"spec":{"acceptance":"Accepted"}}`)},
