@@ -124,7 +124,7 @@ func (c *Controller) newLiveScope(ctx context.Context, deployment *v1alpha1.Mach
 		return nil
 	})
 	reads.Go(func() (err error) {
-		around, err = listRelated(ctx, c.Live, deployment)
+		around, err = c.listRelated(ctx, c.Live, deployment)
 		return err
 	})
 	if err := reads.Wait(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
-func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
+func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {
 		set := &v1alpha1.MachineSet{
@@ -32,7 +32,10 @@ func TestAdoptsEverySetThatItsSelectorMatches(t *testing.T) {
 		return set
 	}
 	same := orphan("same", "v1.36.2", map[string]string{"app": "x"})
-	orphan("other-template", "v1.35.0", map[string]string{"app": "x"})
+	orphan("other-template", "v1.35.0", map[string]string{"app": "x", v1alpha1.MachineDeploymentNameLabel: "pool"})
+	orphan("other-template-by-labels-alone", "v1.35.0", map[string]string{"app": "x"})
+	orphan("same-template-by-labels-alone", "v1.36.2", map[string]string{"app": "x"})
+	orphan("of-another", "v1.36.2", map[string]string{"app": "x", v1alpha1.MachineDeploymentNameLabel: "other"})
 	orphan("other-labels", "v1.36.2", map[string]string{"app": "y"})
 	f.rest()
 	var owned []string

@@ -89,7 +89,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	}
 	// Before anything is read: what peers give back from here on may not be seen below, and so has to wake it.
 	c.surges.register(deployment)
-	around, err := listRelated(ctx, c.Client, deployment)
+	around, err := c.listRelated(ctx, c.Client, deployment)
 	if err != nil {
 		return reconciler.Next{}, err
 	}

@@ -52,7 +52,7 @@ func (c change) by() int { return setReplicas(c.after) - setReplicas(c.before) }
 
 // decide is pure.
 func decide(s *scope) decision {
-	if s.frozen.Frozen || s.deployment.DeletionTimestamp != nil {
+	if s.frozen.Frozen || s.deployment.DeletionTimestamp != nil || s.overlap != "" {
 		return decision{}
 	}
 	if len(s.orphans) > 0 {

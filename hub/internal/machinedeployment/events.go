@@ -58,7 +58,7 @@ func rolloutEvent(s *scope, d decision) reconciler.Event {
 
 // progressEvent tells of a turn of the Progressing condition; nil if there is nothing to tell.
 func progressEvent(before, after *metav1.Condition) *reconciler.Event {
-	if before == nil || before.Reason == after.Reason {
+	if before == nil && after.Reason != v1alpha1.ReasonSelectorOverlap || before != nil && before.Reason == after.Reason {
 		return nil
 	}
 	switch after.Reason {
@@ -70,7 +70,7 @@ func progressEvent(before, after *metav1.Condition) *reconciler.Event {
 		return new(reconciler.NormalEvent("RolloutAwaitsRequest", "Rollout", after.Message))
 	case v1alpha1.ReasonAwaitingSurge:
 		return new(reconciler.NormalEvent("RolloutAwaitsSurge", "Rollout", after.Message))
-	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion:
+	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonUnsupportedKubeletVersion, v1alpha1.ReasonSelectorOverlap:
 		return new(reconciler.WarningEvent(after.Reason, "Rollout", after.Message))
 	}
 	if before.Reason == v1alpha1.ReasonPaused {

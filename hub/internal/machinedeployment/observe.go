@@ -36,6 +36,10 @@ type scope struct {
 	orphans []*v1alpha1.MachineSet
 	// leftovers are sets that no controller owns, which carry the deployment's name and do not match its selector.
 	leftovers []*v1alpha1.MachineSet
+	// strangers are sets that no controller owns and that match by their labels alone: adopting one would cost it Machines.
+	strangers []*v1alpha1.MachineSet
+	// overlap says with which older deployment this one would fight; empty if there is none.
+	overlap string
 	// others are the sets of the namespace that are neither the deployment's nor its orphans.
 	others map[types.UID]bool
 	// hash names the template.
@@ -72,12 +76,20 @@ type related struct {
 	cluster *v1alpha1.Cluster
 	// deployments are those of the namespace, if there is a surge to be shared with them.
 	deployments []v1alpha1.MachineDeployment
-	sets        []v1alpha1.MachineSet
+	// neighbours are those of the namespace as the cache has them: a deployment is in it before one that is younger.
+	neighbours []v1alpha1.MachineDeployment
+	sets       []v1alpha1.MachineSet
 }
 
 // listRelated reads what is related to deployment, all at once: every step of a rollout waits for it.
-func listRelated(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (related, error) {
+func (c *Controller) listRelated(ctx context.Context, reader client.Reader, deployment *v1alpha1.MachineDeployment) (related, error) {
 	var around related
+	neighbours := &v1alpha1.MachineDeploymentList{}
+	// Nothing changes one, so the cache need not copy them.
+	if err := c.Client.List(ctx, neighbours, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return related{}, fmt.Errorf("listing the other machine deployments: %w", err)
+	}
+	around.neighbours = neighbours.Items
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() error {
 		cluster, name := &v1alpha1.Cluster{}, deployment.Spec.ClusterName
@@ -132,6 +144,7 @@ func (c *Controller) newScope(deployment *v1alpha1.MachineDeployment, around rel
 			s.undecodable = freeze.OfDecoding(&around.deployments[i]) // It may be of the group.
 		}
 	}
+	s.overlap = overlap(deployment, around.neighbours)
 	s.addPeers(around.deployments)
 	if err := s.addSets(around.sets); err != nil {
 		return nil, err
@@ -188,11 +201,12 @@ func (s *scope) addSets(sets []v1alpha1.MachineSet) error {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	selector := labels.SelectorFromSet(s.deployment.Spec.Selector.MatchLabels)
+	var candidates []*v1alpha1.MachineSet
 	for i := range sets {
 		set := &sets[i]
 		controller := metav1.GetControllerOf(set)
 		owned := controller != nil && controller.UID == s.deployment.UID
-		orphan := controller == nil && set.DeletionTimestamp == nil && selector.Matches(labels.Set(set.Labels))
+		orphan := isOrphanOf(set, controller, s.deployment.Name, selector)
 		switch {
 		case (owned || orphan) && set.NotDecoded() != "":
 			s.undecodable = freeze.OfDecoding(set)
@@ -202,8 +216,7 @@ func (s *scope) addSets(sets []v1alpha1.MachineSet) error {
 				return err
 			}
 		case orphan:
-			s.orphans = append(s.orphans, set)
-			s.machines[set.UID] = &members{}
+			candidates = append(candidates, set)
 		default:
 			s.others[set.UID] = true
 			if controller == nil && set.Labels[v1alpha1.MachineDeploymentNameLabel] == s.deployment.Name {
@@ -212,7 +225,7 @@ func (s *scope) addSets(sets []v1alpha1.MachineSet) error {
 			s.peers.addSet(set, controller)
 		}
 	}
-	return nil
+	return s.addOrphans(candidates)
 }
 
 func (s *scope) addOwnedSet(set *v1alpha1.MachineSet) error {
@@ -222,8 +235,9 @@ func (s *scope) addOwnedSet(set *v1alpha1.MachineSet) error {
 	}
 	s.sets = append(s.sets, set)
 	s.machines[set.UID] = &members{}
-	// Of several sets with this template, which only a user can have made, the oldest one stays.
-	if same && s.current == nil && set.DeletionTimestamp == nil {
+	// Of several sets with this template, which only a user can have made, the largest stays: it is the one that is filled, so
+	// it stays the largest. Of equals it is the oldest.
+	if same && set.DeletionTimestamp == nil && (s.current == nil || setReplicas(set) > setReplicas(s.current)) {
 		s.current = set
 	}
 	return nil

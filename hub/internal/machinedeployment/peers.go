@@ -66,11 +66,8 @@ func (p *peers) ownerOf(set *v1alpha1.MachineSet, controller *metav1.OwnerRefere
 	if controller != nil {
 		return p.byUID[controller.UID]
 	}
-	if set.DeletionTimestamp != nil {
-		return nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
-		if p.byName[name].selector.Matches(labels.Set(set.Labels)) {
+		if own, _ := madeBy(set, name); own && isOrphanOf(set, controller, name, p.byName[name].selector) {
 			return p.byName[name]
 		}
 	}

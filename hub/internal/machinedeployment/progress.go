@@ -24,6 +24,9 @@ const startGrace = time.Minute
 // time of the transition.
 func (c *Controller) progressing(s *scope, before *v1alpha1.MachineDeploymentStatus, now time.Time) metav1.Condition {
 	condition := progress(s, before)
+	if s.overlap != "" {
+		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSelectorOverlap, Message: s.overlap}
+	}
 	condition.Message = s.withLeftBehind(condition.Message)
 	condition.Type, condition.ObservedGeneration = v1alpha1.ProgressingCondition, s.deployment.Generation
 	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))

@@ -210,6 +210,15 @@ func (s *scope) leftBehind() []string {
 			"so it keeps its machines beside those of this deployment: delete it, or give it labels that match to have it adopted",
 			reconciler.ListFew(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
 	}
+	names = nil
+	for _, set := range s.strangers {
+		names = append(names, set.Name)
+	}
+	if len(names) > 0 {
+		notes = append(notes, fmt.Sprintf("MachineSet %s has no owner, and spec.selector matches it: adopting it would take machines away, "+
+			"so it keeps them beside those of this deployment: delete it, or give it the label %s=%s to have it adopted",
+			reconciler.ListFew(names), v1alpha1.MachineDeploymentNameLabel, s.deployment.Name))
+	}
 	return notes
 }
 

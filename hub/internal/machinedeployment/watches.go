@@ -28,6 +28,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineDeployment{}).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofChangedPeer), builder.WithPredicates(sharedSurgeChanged())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofOverlapping), builder.WithPredicates(selectionChanged())).
 		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet)).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machinestate.Changed())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(freeze.ClusterChanged(), versionChanged()))).
@@ -71,6 +72,17 @@ func (c *Controller) ofPeer(ctx context.Context, object client.Object) []reconci
 	}
 	return c.in(ctx, peer.Namespace, func(other *v1alpha1.MachineDeployment) bool {
 		return other.UID != peer.UID && other.Spec.Strategy.SurgeGroup() == peer.Spec.Strategy.SurgeGroup() && c.surges.waits(other)
+	})
+}
+
+// ofOverlapping are the deployments that one which comes, goes or changes what it selects keeps from acting.
+func (c *Controller) ofOverlapping(ctx context.Context, object client.Object) []reconcile.Request {
+	deployment, ok := object.(*v1alpha1.MachineDeployment)
+	if !ok || deployment.NotDecoded() != "" {
+		return nil
+	}
+	return c.in(ctx, deployment.Namespace, func(other *v1alpha1.MachineDeployment) bool {
+		return other.UID != deployment.UID && other.NotDecoded() == "" && isOlder(deployment, other) && selectorsOverlap(deployment, other)
 	})
 }
 
@@ -128,6 +140,13 @@ func (c *Controller) in(ctx context.Context, namespace string, wanted func(*v1al
 // versionChanged lets changes of a Cluster pass that change which kubelets its API server supports.
 func versionChanged() predicate.Predicate {
 	return reconciler.Changed(func(cluster *v1alpha1.Cluster) any { return cluster.Status.KubernetesVersion })
+}
+
+// selectionChanged lets changes of a MachineDeployment pass that change with which others it overlaps.
+func selectionChanged() predicate.Predicate {
+	return reconciler.Changed(func(deployment *v1alpha1.MachineDeployment) any {
+		return []any{deployment.Spec.Selector, deployment.Spec.Template.Metadata.Labels}
+	})
 }
 
 // sharedSurgeChanged lets changes of a MachineDeployment pass that change how much of a surge it leaves to others.

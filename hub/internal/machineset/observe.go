@@ -160,13 +160,14 @@ func (s *scope) add(machine *v1alpha1.Machine, selector labels.Selector, minRead
 		return
 	}
 	matches := selector.Matches(labels.Set(machine.Labels))
-	if !owned && !matches {
+	made := machine.Labels[v1alpha1.MachineSetNameLabel]
+	if foreign := made != "" && made != s.set.Name; !owned && (!matches || foreign) {
 		return
 	}
 	state := machinestate.Of(machine, minReady, s.clock)
 	facts := plan.Machine{
 		Name: machine.Name, UID: machine.UID, Created: machine.CreationTimestamp.Time, ResourceVersion: machine.ResourceVersion,
-		Owned: owned, Orphan: controller == nil, Matches: matches, Deleting: state.Deleting,
+		Owned: owned, Orphan: controller == nil, Named: made == s.set.Name, Matches: matches, Deleting: state.Deleting,
 		Priority: state.Priority, Failed: state.Failed, Reason: machine.Status.ErrorReason,
 		Replaceable: replaceable(machine), Unhealthy: unhealthy(machine),
 		Ready: state.Ready, Available: state.Available, Undecodable: machine.NotDecoded() != "",

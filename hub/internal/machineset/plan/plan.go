@@ -11,8 +11,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// AdoptionSlack is how many Machines more than replicas a set may own by adopting. Further Machines of the
-// selector are adopted as owned ones go, so that a selector that matches too much cannot flood a set.
+// AdoptionSlack is how many Machines more than replicas a set may own by adopting those that a set of its name made. Further ones
+// are adopted as owned ones go. Machines that match by their labels alone are adopted up to replicas, because
+// the set would delete any beyond.
 const AdoptionSlack = 2
 
 // turnRecheck is how soon a set looks again while others of its deployment replace Machines, if no event wakes it.
@@ -25,8 +26,8 @@ type Machine struct {
 	Created time.Time
 	// ResourceVersion is the one at which all of this was read. A deletion carries it.
 	ResourceVersion string
-	// Owned: this set controls it. Orphan: no owner does.
-	Owned, Orphan bool
+	// Owned: this set controls it. Orphan: no owner does, and no other set made it. Named: a set of this name made it.
+	Owned, Orphan, Named bool
 	// Matches: the set's selector matches its labels.
 	Matches bool
 	// Deleting: it carries a deletionTimestamp.
@@ -165,7 +166,8 @@ func Decide(in Input) Plan {
 	if in.MostOwned > 0 {
 		most = min(most, in.MostOwned)
 	}
-	p.Adopt = adoptable(in.Machines, most-owned)
+	p.Adopt = adoptable(in.Machines, true, most-owned)
+	p.Adopt = append(p.Adopt, adoptable(in.Machines, false, min(most, in.Replicas)-owned-len(p.Adopt))...)
 	owned += len(p.Adopt)
 	active = append(active, p.Adopt...)
 	p.Why = fmt.Sprintf("%d of %d machines exist, %d of them being deleted", owned, in.Replicas, owned-len(active)-len(p.Release))
@@ -228,11 +230,11 @@ func (p Plan) create(in Input, missing int) Plan {
 	return p
 }
 
-// adoptable returns at most room orphans that the selector matches, oldest first.
-func adoptable(machines []Machine, room int) []Machine {
+// adoptable returns at most room orphans that the selector matches, oldest first: those that a set of this name made, or the others.
+func adoptable(machines []Machine, named bool, room int) []Machine {
 	var orphans []Machine
 	for _, machine := range machines {
-		if machine.Orphan && machine.Matches && !machine.Deleting && !machine.Undecodable {
+		if machine.Orphan && machine.Named == named && machine.Matches && !machine.Deleting && !machine.Undecodable {
 			orphans = append(orphans, machine)
 		}
 	}

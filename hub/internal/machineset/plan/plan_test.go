@@ -23,6 +23,8 @@ func machine(name string, age time.Duration, flags ...string) Machine {
 		switch flag {
 		case "orphan":
 			m.Owned, m.Orphan = false, true
+		case "named":
+			m.Named = true
 		case "foreign":
 			m.Owned = false
 		case "mismatch":
@@ -158,9 +160,18 @@ func TestDecide(t *testing.T) {
 		},
 		"adopts no more than the slack above replicas": {
 			in: Input{Replicas: 1, Machines: []Machine{
-				machine("owned", 9), machine("c", 3, "orphan"), machine("a", 1, "orphan"), machine("b", 2, "orphan"),
+				machine("owned", 9), machine("c", 3, "orphan", "named"), machine("a", 1, "orphan", "named"), machine("b", 2, "orphan", "named"),
 			}},
 			adopt: []string{"a", "b"}, delete: []string{"a", "b"},
+		},
+		"adopts what matches by its labels alone only up to replicas": {
+			in: Input{Replicas: 2, Machines: []Machine{
+				machine("owned", 9), machine("c", 3, "orphan"), machine("a", 1, "orphan"), machine("b", 2, "orphan"),
+			}},
+			adopt: []string{"a"},
+		},
+		"adopts none by its labels alone while all its own exist": {
+			in: Input{Replicas: 1, Machines: []Machine{machine("owned", 9, "deleting"), machine("a", 1, "orphan"), machine("b", 2, "orphan")}},
 		},
 		"releases what the selector no longer matches, and makes none before it is released": {
 			in:       Input{Replicas: 1, Machines: []Machine{machine("a", 0, "mismatch")}},

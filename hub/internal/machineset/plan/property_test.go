@@ -26,6 +26,7 @@ func drawWorld(t *rapid.T) *world {
 		m.Matches = rapid.Bool().Draw(t, "matches")
 		m.Owned = rapid.Bool().Draw(t, "owned")
 		m.Orphan = !m.Owned && rapid.Bool().Draw(t, "orphan")
+		m.Named = m.Orphan && rapid.Bool().Draw(t, "named")
 		w.machines = append(w.machines, m)
 	}
 	return w
@@ -109,6 +110,10 @@ func TestSetConvergesWithinItsBounds(t *testing.T) {
 			}
 			if after > max(before, w.replicas+AdoptionSlack) {
 				t.Fatalf("owns %d machines for %d replicas", after, w.replicas)
+			}
+			byLabels := func(m Machine) bool { return !m.Named }
+			if slices.ContainsFunc(p.Adopt, byLabels) && after > w.replicas {
+				t.Fatalf("adopted by labels alone up to %d machines for %d replicas", after, w.replicas)
 			}
 			if active < min(before, w.replicas) && len(p.Delete) > 0 {
 				t.Fatalf("deleted down to %d machines for %d replicas", active, w.replicas)

@@ -1,0 +1,249 @@
+package machinedeployment
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+type selection struct{ Selector, Labels map[string]string }
+
+func (s selection) deployment(name string, created time.Time) *v1alpha1.MachineDeployment {
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created)},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			Selector: v1alpha1.MachineSelector{MatchLabels: s.Selector}, Template: hubtest.Template(maps.Clone(s.Labels)),
+		},
+	}
+}
+
+func TestOverlapOfSelectors(t *testing.T) {
+	files, err := filepath.Glob("testdata/overlap/*.yaml")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(files).NotTo(BeEmpty())
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			g := NewWithT(t)
+			text, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			var test struct {
+				Refused        bool
+				Older, Younger selection
+			}
+			g.Expect(yaml.UnmarshalStrict(text, &test)).To(Succeed())
+			now := time.Now()
+			older, younger := test.Older.deployment("z", now.Add(-time.Minute)), test.Younger.deployment("a", now)
+			all := []v1alpha1.MachineDeployment{*older, *younger}
+			g.Expect(overlap(older, all)).To(BeEmpty(), "the older one goes on")
+			if !test.Refused {
+				g.Expect(overlap(younger, all)).To(BeEmpty())
+				return
+			}
+			g.Expect(overlap(younger, all)).To(And(ContainSubstring("MachineDeployment z"), ContainSubstring("spec.selector"), ContainSubstring("delete it")))
+			// A backup restores both within one second.
+			all[0].CreationTimestamp = younger.CreationTimestamp
+			first, second := overlap(&all[0], all), overlap(&all[1], all)
+			g.Expect([]bool{first == "", second == ""}).To(ConsistOf(true, false), "one of two of the same age is refused")
+		})
+	}
+}
+
+// beside makes another deployment of the namespace, and reconciles it from then on.
+func (f *fixture) beside(name string, replicas *int32, labels map[string]string) *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	other := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: name},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			ClusterName: f.cluster.Name, Replicas: replicas, Selector: *f.deployment.Spec.Selector.DeepCopy(), Template: hubtest.Template(labels),
+		},
+	}
+	other.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
+	hubtest.Create(f.t, f.direct, other)
+	return other
+}
+
+// reconcileAll lets each deployment and each set be worked on until the deletions that come of it are through.
+func (f *fixture) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
+	f.t.Helper()
+	for range 8 {
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
+		for _, deployment := range deployments {
+			_, err := f.runner.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deployment)})
+			f.Expect(err).NotTo(HaveOccurred())
+		}
+		f.reconcileSets()
+		hubtest.FinishDeletions(f.t, f.direct, f.cluster.Name)
+		for _, machine := range f.machines() {
+			hubtest.MarkReady(f.t, f.direct, &machine, true, f.clock.Now().Add(-time.Second))
+		}
+	}
+}
+
+func TestTheYoungerOfTwoWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.rest()
+	old := f.machines()
+	other := f.beside("pool-b", new(int32(2)), map[string]string{"app": "x", "pool": "b"})
+	f.reconcileAll(f.deployment, other)
+	f.Expect(uids(f.machines())).To(Equal(uids(old)), "no Machine is made or lost")
+	f.deployment, other = other, f.deployment
+	stalled := f.condition(v1alpha1.StalledCondition)
+	f.Expect(stalled).NotTo(BeNil())
+	f.Expect(stalled.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(stalled.Reason).To(Equal(v1alpha1.ReasonSelectorOverlap))
+	f.Expect(stalled.Message).To(And(ContainSubstring("MachineDeployment pool"), ContainSubstring("spec.selector.matchLabels")))
+	f.Expect(f.told()).To(ContainElement(ContainSubstring("SelectorOverlap")))
+
+	// The MachineSet that the older one leaves stays whole, and the younger one makes its own Machines beside it.
+	f.deployment = other
+	f.orphan()
+	f.reconcileAll(f.deployment)
+	f.Expect(uids(f.machines())).To(Equal(uids(old)), "a deployment that is deleted")
+	f.deployment = f.find("pool-b")
+	f.reconcileAll(f.deployment)
+	f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "the Ready Machines of the other deployment stay")
+	f.Expect(f.machines()).To(HaveLen(4))
+	f.Expect(f.condition(v1alpha1.StalledCondition)).To(Or(BeNil(), HaveField("Status", metav1.ConditionFalse)))
+}
+
+// orphan deletes the deployment as kubectl delete --cascade=orphan does.
+func (f *fixture) orphan() {
+	f.t.Helper()
+	f.refresh()
+	f.Expect(aware()).To(Succeed())
+	f.Expect(f.direct.Delete(f.t.Context(), f.deployment, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.direct.Get(f.t.Context(), client.ObjectKeyFromObject(f.deployment), &v1alpha1.MachineDeployment{}))
+	}).WithTimeout(time.Minute).Should(BeTrue(), "the garbage collector orphans the sets")
+}
+
+func (f *fixture) find(name string) *v1alpha1.MachineDeployment {
+	f.t.Helper()
+	found := &v1alpha1.MachineDeployment{}
+	f.Expect(f.direct.Get(f.t.Context(), client.ObjectKey{Namespace: f.cluster.Name, Name: name}, found)).To(Succeed())
+	return found
+}
+
+func uids(machines []v1alpha1.Machine) []string {
+	var all []string
+	for _, machine := range machines {
+		if machine.DeletionTimestamp == nil {
+			all = append(all, string(machine.UID))
+		}
+	}
+	return all
+}
+
+// What a backup tool or a patch strips is the owner references; labels stay, or not.
+func TestSetsWithoutOwnerStayWhole(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*v1alpha1.MachineSet)
+		replica int32
+		adopted bool
+	}{
+		"its own":                       {func(*v1alpha1.MachineSet) {}, 2, true},
+		"without the hub's labels":      {forgetMaker, 2, true},
+		"of another name":               {madeFor("pool-a"), 2, false},
+		"another name, one label of it": {func(set *v1alpha1.MachineSet) { set.Labels[v1alpha1.AutoscalerDeploymentNameLabel] = "pool-a" }, 2, false},
+		"of another kubelet, without the hub's labels": {func(set *v1alpha1.MachineSet) {
+			forgetMaker(set)
+			set.Spec.Template.Spec.Versions.Kubelet = "v1.35.0"
+		}, 2, false},
+		"larger than the deployment, without the hub's labels": {forgetMaker, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2, nil)
+			f.rest()
+			old := f.machines()
+			f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(test.replica) })
+			set := f.list()[0]
+			set.OwnerReferences = nil
+			test.change(&set)
+			f.Expect(f.direct.Update(t.Context(), &set)).To(Succeed())
+			f.reconcileAll(f.deployment)
+			f.Expect(uids(f.machines())).To(ContainElements(uids(old)), "no Ready Machine is lost")
+			f.Expect(f.direct.Get(t.Context(), client.ObjectKeyFromObject(&set), &set)).To(Succeed())
+			f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(Equal(test.adopted))
+			if !test.adopted && set.Labels[v1alpha1.MachineDeploymentNameLabel] == "" {
+				f.Expect(f.condition(v1alpha1.ProgressingCondition).Message).To(And(ContainSubstring(set.Name), ContainSubstring("give it the label")))
+			}
+		})
+	}
+}
+
+func forgetMaker(set *v1alpha1.MachineSet) {
+	for _, key := range deploymentNameLabels {
+		delete(set.Labels, key)
+	}
+}
+
+func madeFor(name string) func(*v1alpha1.MachineSet) {
+	return func(set *v1alpha1.MachineSet) {
+		for _, key := range deploymentNameLabels {
+			set.Labels[key] = name
+		}
+	}
+}
+
+// A backup tool creates what it has stored, without owner references and UIDs, in any order.
+func TestMachineSetsCanBeRestored(t *testing.T) {
+	for _, setsFirst := range []bool{true, false} {
+		f := newFixture(t, 2, nil)
+		f.rest()
+		f.upgrade("v1.37.1")
+		f.rest()
+		sets, deployment := f.list(), f.refresh().DeepCopy()
+		f.Expect(sets).To(HaveLen(2))
+		f.Expect(f.direct.Delete(t.Context(), deployment.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		for i := range sets {
+			f.Expect(client.IgnoreNotFound(f.direct.Delete(t.Context(), &sets[i]))).To(Succeed())
+		}
+		f.Eventually(func() int {
+			for _, machine := range f.machines() {
+				_ = f.direct.Delete(t.Context(), &machine)
+			}
+			hubtest.FinishDeletions(t, f.direct, f.cluster.Name)
+			return len(f.machines()) + len(f.list())
+		}).WithTimeout(time.Minute).Should(BeZero())
+		restore := func() {
+			for i := range sets {
+				stripped := sets[i].DeepCopy()
+				stripped.ObjectMeta = metav1.ObjectMeta{Namespace: stripped.Namespace, Name: stripped.Name, Labels: stripped.Labels, Annotations: stripped.Annotations}
+				if err := f.direct.Create(t.Context(), stripped); !apierrors.IsAlreadyExists(err) {
+					f.Expect(err).NotTo(HaveOccurred(), "restoring %s", stripped.Name)
+				}
+			}
+		}
+		if setsFirst {
+			restore()
+		}
+		deployment.ObjectMeta = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name, Labels: deployment.Labels, Annotations: deployment.Annotations}
+		f.Expect(f.direct.Create(t.Context(), deployment)).To(Succeed())
+		f.deployment = deployment
+		if !setsFirst {
+			f.reconcile()
+			restore()
+		}
+		f.rest()
+		f.Expect(f.list()).To(HaveLen(2), "both revisions are there")
+		for _, set := range f.list() {
+			f.Expect(metav1.IsControlledBy(&set, f.deployment)).To(BeTrue(), set.Name)
+		}
+		f.Expect(f.machines()).To(And(HaveLen(2), HaveEach(HaveField("Spec.Versions.Kubelet", "v1.37.1"))))
+		f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "2"))
+	}
+}
