@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package local has the commands of "kubectl hollow local": a whole fleet on this machine.
 package local
 
