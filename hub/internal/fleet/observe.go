@@ -75,7 +75,7 @@ type scope struct {
 	// members are those that are selected and those that left in the middle of the revision, by name. left are all that
 	// are not chosen any more and have a MachineDeployment of the fleet.
 	members, left []*member
-	windows       []window
+	windows       *windows
 	// invalid is the first field of the spec that cannot be used; unused are overrides and groups without a cluster.
 	invalid *problem
 	unused  []string

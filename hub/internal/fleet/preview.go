@@ -35,6 +35,8 @@ type Preview struct {
 	Problem *Problem
 	// Unused names the overrides and groups of the spec that choose no cluster.
 	Unused []string
+	// Windowless are the clusters that none of the fleet's maintenance windows chooses, by name; none if it has no window.
+	Windowless []string
 }
 
 // Member is a cluster of a fleet.
@@ -97,7 +99,7 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 		m.silent = false // Which agents the hub has heard is known to the hub alone.
 	}
 	d := decide(s)
-	p := &Preview{Fleet: fleet, Revision: s.revision, Unused: s.unused}
+	p := &Preview{Fleet: fleet, Revision: s.revision, Unused: s.unused, Windowless: s.windowless()}
 	switch {
 	case d.frozen.Frozen:
 		p.Problem = &Problem{d.frozen.Reason, d.frozen.Message}

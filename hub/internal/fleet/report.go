@@ -338,9 +338,9 @@ func (s *scope) standing(d decision, sum summary) string {
 	if groups := d.plan.AwaitingApproval; len(groups) > 0 {
 		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
 	}
-	if len(d.plan.Closed) > 0 {
-		text += fmt.Sprintf("; outside of their maintenance windows, the first of which opens at %s: %s",
-			s.opensAt(d.plan).UTC().Format(time.RFC3339), reconciler.ListFew(d.plan.Closed))
+	text += s.standingOfWindows(d.plan, reconciler.ListFew)
+	if names := s.windowless(); len(names) > 0 && counts.Waiting > 0 {
+		text += "; chosen by none of spec.maintenanceWindows, so not bound to one: " + reconciler.ListFew(names)
 	}
 	if len(s.unused) > 0 {
 		text += "; without a cluster, correct or remove: " + reconciler.ListFew(s.unused)

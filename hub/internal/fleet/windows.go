@@ -1,101 +1,233 @@
 package fleet
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // The hub's image need not have the time zones.
 
-	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/calendar"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// window is a maintenance window as it is at one moment.
+// windows are the maintenance windows and exclusions of a fleet at one moment.
+type windows struct {
+	now        time.Time
+	windows    []window
+	exclusions []exclusion
+	// known are the answers by which windows and exclusions choose a cluster: there are fewer of them than clusters.
+	known map[string]opening
+}
+
+// window is a maintenance window as it is at one moment, whatever the exclusions.
 type window struct {
+	calendar.Window
 	clusters labels.Selector
 	open     bool
 	// opens is when the window opens next.
 	opens time.Time
 }
 
-// scheduleFields are those of crontab. Names such as @every are left out: that one counts from now, so it would never come.
-var scheduleFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+// exclusion is a time in which no window is open in some clusters.
+type exclusion struct {
+	calendar.Span
+	clusters labels.Selector
+}
 
-// newWindows reads the maintenance windows of a fleet.
-func newWindows(fleet *v1alpha1.MachineFleet, now time.Time) ([]window, *problem) {
-	var windows []window
+// opening is what windows and exclusions say of a cluster. opens is zero if it is open, or no moment is known at which it will be.
+type opening struct {
+	closed bool
+	opens  time.Time
+}
+
+// newWindows reads the maintenance windows and the exclusions of a fleet.
+func newWindows(fleet *v1alpha1.MachineFleet, now time.Time) (*windows, *problem) {
+	all := &windows{now: now, known: map[string]opening{}}
 	for i := range fleet.Spec.MaintenanceWindows {
 		w, invalid := newWindow(&fleet.Spec.MaintenanceWindows[i], now)
 		if invalid != nil {
 			return nil, invalid
 		}
-		windows = append(windows, w)
+		all.windows = append(all.windows, w)
 	}
-	return windows, nil
+	for i := range fleet.Spec.MaintenanceExclusions {
+		e, invalid := newExclusion(&fleet.Spec.MaintenanceExclusions[i])
+		if invalid != nil {
+			return nil, invalid
+		}
+		all.exclusions = append(all.exclusions, e)
+	}
+	return all, nil
 }
 
 func newWindow(spec *v1alpha1.MaintenanceWindow, now time.Time) (window, *problem) {
 	invalid := func(field, format string, args ...any) (window, *problem) {
-		return window{}, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.maintenanceWindows[%s].%s: ", spec.Name, field) + fmt.Sprintf(format, args...)}
+		return window{}, invalidIn("maintenanceWindows", spec.Name, field, format, args...)
 	}
-	selector := labels.Everything()
-	var err error
-	if spec.ClusterSelector != nil {
-		if selector, err = metav1.LabelSelectorAsSelector(spec.ClusterSelector); err != nil {
-			return invalid("clusterSelector", "no label selector: %v: correct it", err)
-		}
+	w := window{}
+	w.Duration = spec.Duration.Duration
+	var wrong *problem
+	if w.clusters, wrong = clustersOf("maintenanceWindows", spec.Name, spec.ClusterSelector); wrong != nil {
+		return w, wrong
 	}
-	zone, err := time.LoadLocation(spec.TimeZone)
-	if err != nil || spec.TimeZone == "Local" {
-		return invalid("timeZone", "%q is no time zone: use a name such as UTC or Europe/Berlin", spec.TimeZone)
+	zone, wrong := zoneOf("maintenanceWindows", spec.Name, spec.TimeZone)
+	if wrong != nil {
+		return w, wrong
 	}
 	if strings.ContainsAny(spec.Schedule, "=@") {
 		return invalid("schedule", "%q: use the five fields of crontab, such as 0 2 * * 6, and timeZone for the zone", spec.Schedule)
 	}
-	schedule, err := scheduleFields.Parse(spec.Schedule)
-	if err != nil {
-		return invalid("schedule", "%q: %v: use the five fields of crontab, such as 0 2 * * 6", spec.Schedule, err)
+	var err error
+	if w.Schedule, err = calendar.Parse(spec.Schedule, zone); err != nil {
+		return invalid("schedule", "%q: %v: use the five fields of crontab, such as 0 2 * * 6, or 0 2 * * 6#1 for the first Saturday of a month", spec.Schedule, err)
 	}
-	if spec.Duration.Duration <= 0 {
-		return invalid("duration", "%s is not more than 0: use one such as 4h", spec.Duration.Duration)
+	if w.Duration <= 0 {
+		return invalid("duration", "%s is not more than 0: use one such as 4h", w.Duration)
 	}
-	in := now.In(zone)
-	// It is open if it opened less than its duration ago.
-	last, next := schedule.Next(in.Add(-spec.Duration.Duration)), schedule.Next(in)
-	if next.IsZero() {
+	if w.opens = w.OpensAt(now); w.opens.IsZero() {
 		return invalid("schedule", "%q never comes: correct it, or remove the window", spec.Schedule)
 	}
-	return window{clusters: selector, open: !last.After(now), opens: next}, nil
+	w.open = w.IsOpen(now)
+	return w, nil
+}
+
+func newExclusion(spec *v1alpha1.MaintenanceExclusion) (exclusion, *problem) {
+	e := exclusion{}
+	var wrong *problem
+	if e.clusters, wrong = clustersOf("maintenanceExclusions", spec.Name, spec.ClusterSelector); wrong != nil {
+		return e, wrong
+	}
+	zone, wrong := zoneOf("maintenanceExclusions", spec.Name, spec.TimeZone)
+	if wrong != nil {
+		return e, wrong
+	}
+	var err error
+	if e.Span, err = calendar.ParseSpan(spec.Start, spec.End, zone); err != nil {
+		field := "start"
+		if errors.Is(err, calendar.ErrEnd) {
+			field = "end"
+		}
+		return e, invalidIn("maintenanceExclusions", spec.Name, field, "%v: correct it, or remove the exclusion", err)
+	}
+	return e, nil
+}
+
+// invalidIn is the problem of a field of an entry of a list.
+func invalidIn(list, name, field, format string, args ...any) *problem {
+	return &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.%s[%s].%s: ", list, name, field) + fmt.Sprintf(format, args...)}
+}
+
+func clustersOf(list, name string, from *metav1.LabelSelector) (labels.Selector, *problem) {
+	if from == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(from)
+	if err != nil {
+		return nil, invalidIn(list, name, "clusterSelector", "it is not a label selector: %v: correct it", err)
+	}
+	return selector, nil
+}
+
+func zoneOf(list, name, zone string) (*time.Location, *problem) {
+	location, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return nil, invalidIn(list, name, "timeZone", "%q is not a time zone: use a name such as UTC or Europe/Berlin", zone)
+	}
+	return location, nil
 }
 
 // opensAt is when the first window opens for which a plan waits; zero if it waits for none.
 func (s *scope) opensAt(p plan.Plan) time.Time {
 	var first time.Time
 	for _, m := range s.members {
-		if slices.Contains(p.Closed, m.cluster.Name) && (first.IsZero() || m.opensAt.Before(first)) {
+		if slices.Contains(p.Closed, m.cluster.Name) && !m.opensAt.IsZero() && (first.IsZero() || m.opensAt.Before(first)) {
 			first = m.opensAt
 		}
 	}
 	return first
 }
 
-// closed tells whether there are windows for a cluster and none of them is open, and when the next one opens.
-func closed(windows []window, cluster *v1alpha1.Cluster) (opens time.Time, is bool) {
-	for _, w := range windows {
-		if !w.clusters.Matches(labels.Set(cluster.Labels)) {
-			continue
-		}
-		if w.open {
-			return time.Time{}, false
-		}
-		if opens.IsZero() || w.opens.Before(opens) {
-			opens = w.opens
+// standingOfWindows says for which clusters a plan waits because of their windows; empty if for none.
+func (s *scope) standingOfWindows(p plan.Plan, list func([]string) string) string {
+	if len(p.Closed) == 0 {
+		return ""
+	}
+	opens := "none of which opens within the time that the hub looks ahead"
+	if at := s.opensAt(p); !at.IsZero() {
+		opens = "the first of which opens at " + at.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("; outside of their maintenance windows, %s: %s", opens, list(p.Closed))
+}
+
+// closed tells whether nothing is begun in a cluster now: there are windows for it and none of them is open, or there is an exclusion
+// for it; and when that is over.
+func closed(all *windows, cluster *v1alpha1.Cluster) (opens time.Time, is bool) {
+	found := all.of(labels.Set(cluster.Labels))
+	return found.opens, found.closed
+}
+
+// of is what the windows and exclusions say of a cluster with such labels.
+func (w *windows) of(has labels.Set) opening {
+	var chosen []window
+	var excluded []calendar.Span
+	var key strings.Builder
+	for i, window := range w.windows {
+		if window.clusters.Matches(has) {
+			chosen = append(chosen, window)
+			key.WriteString("w" + strconv.Itoa(i))
 		}
 	}
-	return opens, !opens.IsZero()
+	for i, exclusion := range w.exclusions {
+		if exclusion.clusters.Matches(has) {
+			excluded = append(excluded, exclusion.Span)
+			key.WriteString("e" + strconv.Itoa(i))
+		}
+	}
+	found, known := w.known[key.String()]
+	if !known {
+		found = openingOf(chosen, excluded, w.now)
+		w.known[key.String()] = found
+	}
+	return found
+}
+
+func openingOf(chosen []window, excluded []calendar.Span, now time.Time) opening {
+	if len(chosen) == 0 {
+		chosen = []window{{}} // Only exclusions close it.
+	}
+	result := opening{closed: true}
+	for _, w := range chosen {
+		w.Excluded = excluded
+		if w.IsOpen(now) {
+			return opening{}
+		}
+		if at := w.OpensAt(now); !at.IsZero() && (result.opens.IsZero() || at.Before(result.opens)) {
+			result.opens = at
+		}
+	}
+	return result
+}
+
+// windowless are the selected clusters, by name, that none of the fleet's windows chooses: a template is started there at any time.
+func (s *scope) windowless() []string {
+	if s.windows == nil || len(s.windows.windows) == 0 {
+		return nil
+	}
+	var names []string
+	for _, m := range s.members {
+		chosen := slices.ContainsFunc(s.windows.windows, func(w window) bool { return w.clusters.Matches(labels.Set(m.cluster.Labels)) })
+		if m.selected && !chosen {
+			names = append(names, m.cluster.Name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	return names
 }

@@ -32,7 +32,7 @@ func TestWindows(t *testing.T) {
 		"no zone is UTC":               {windowOf("0 2 * * *", "", time.Hour), "2026-01-01T02:30:00Z", true, "2026-01-02T02:00:00Z"},
 		"in winter":                    {windowOf("0 2 * * *", "Europe/Berlin", time.Hour), "2026-01-01T01:30:00Z", true, "2026-01-02T01:00:00Z"},
 		"in summer":                    {windowOf("0 2 * * *", "Europe/Berlin", time.Hour), "2026-07-01T00:30:00Z", true, "2026-07-02T00:00:00Z"},
-		"in the hour that is left out": {windowOf("30 2 * * *", "Europe/Berlin", time.Hour), "2026-03-28T22:00:00Z", false, "2026-03-30T00:30:00Z"},
+		"in the hour that is left out": {windowOf("30 2 * * *", "Europe/Berlin", time.Hour), "2026-03-28T22:00:00Z", false, "2026-03-29T01:00:00Z"},
 		"the 29th of February":         {windowOf("0 0 29 2 *", "UTC", time.Hour), "2026-01-01T00:00:00Z", false, "2028-02-29T00:00:00Z"},
 		"the hub's clock is in a zone": {windowOf("0 2 * * *", "UTC", time.Hour), "2026-01-01T04:30:00+02:00", true, "2026-01-02T02:00:00Z"},
 	} {
@@ -55,6 +55,8 @@ func TestAWrongWindowNamesFieldAndRemedy(t *testing.T) {
 	}{
 		{windowOf("0 0 30 2 *", "UTC", time.Hour), "[w].schedule", "never comes"},
 		{windowOf("0 0 * *", "UTC", time.Hour), "[w].schedule", "five fields"},
+		{windowOf("0 2 * * 6#6", "UTC", time.Hour), "[w].schedule", "or L for the last"},
+		{windowOf("0 2 * * 8", "UTC", time.Hour), "[w].schedule", "a day from 0 to 7"},
 		{windowOf("61 0 * * *", "UTC", time.Hour), "[w].schedule", "five fields"},
 		{windowOf("@every 1h", "UTC", time.Hour), "[w].schedule", "five fields"},
 		{windowOf("TZ=UTC", "UTC", time.Hour), "[w].schedule", "timeZone"},

@@ -15,6 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 func newStatus(hub *cmdutil.Hub) *cobra.Command {
@@ -62,6 +63,9 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 	hub.Say("%-10s%s", "Message:", cmp.Or(found.Status.Message, "-"))
 	for _, field := range preview.Unused {
 		hub.Note("%s matches no cluster of the fleet", field)
+	}
+	if len(preview.Windowless) > 0 {
+		hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(preview.Windowless))
 	}
 	if len(preview.Members) > 0 {
 		hub.Say("")

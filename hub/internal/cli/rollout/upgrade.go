@@ -15,6 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // upgradeOptions are the flags of "upgrade".
@@ -177,6 +178,9 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dr
 		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; m.Kubelet != version {
 			s.hub.Note("%s gets kubelet %s and not %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
 		}
+	}
+	if len(p.Windowless) > 0 {
+		s.hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(p.Windowless))
 	}
 	for _, field := range p.Unused {
 		s.hub.Note("%s matches no cluster of the fleet", field)
