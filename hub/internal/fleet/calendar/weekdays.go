@@ -1,6 +1,7 @@
 package calendar
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,34 +52,41 @@ func (w *weekdays) add(item string) error {
 			return fmt.Errorf("%q is not a step", stepText)
 		}
 	}
-	first, last := 0, 6
-	if span != "*" && span != "?" {
-		from, to, isRange := strings.Cut(span, "-")
-		var err error
-		if first, err = weekday(from); err != nil {
-			return err
-		}
-		switch {
-		case isRange:
-			if last, err = weekday(to); err != nil {
-				return err
-			}
-		case !hasStep:
-			last = first
-		}
-		if last == 0 && first > 0 {
-			last = 7 // As in SAT-SUN.
-		}
-		if first > last {
-			return fmt.Errorf("it ends before it starts")
-		}
-	} else if step == 1 {
-		w.every = true
+	first, last, err := readDays(span, hasStep)
+	if err != nil {
+		return err
 	}
+	w.every = w.every || !hasStep && (span == "*" || span == "?")
 	for day := first; day <= last; day += step {
 		w.any[day%7] = true
 	}
 	return nil
+}
+
+// readDays reads a day, a range, or all days. A day with a step is the start of a range.
+func readDays(span string, hasStep bool) (first, last int, err error) {
+	if span == "*" || span == "?" {
+		return 0, 6, nil
+	}
+	from, to, isRange := strings.Cut(span, "-")
+	if first, err = weekday(from); err != nil {
+		return 0, 0, err
+	}
+	switch last = 6; {
+	case isRange:
+		if last, err = weekday(to); err != nil {
+			return 0, 0, err
+		}
+	case !hasStep:
+		last = first
+	}
+	if last == 0 && first > 0 {
+		last = 7 // As in SAT-SUN.
+	}
+	if first > last {
+		return 0, 0, errors.New("it ends before it starts")
+	}
+	return first, last, nil
 }
 
 // addNth adds a day that is meant in one week of each month.
