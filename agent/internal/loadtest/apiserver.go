@@ -27,6 +27,8 @@ const (
 	scrapeTimeout = 20 * time.Second
 	// mostNotes and mostNote are how many notes a status has, and how long each is.
 	mostNotes, mostNote = 8, 512
+	// mostResource and mostScope are how long names of requests may be.
+	mostResource, mostScope = 320, 16
 )
 
 // serverCounts are how many requests the API server has counted: those of each bucket, by its upper bound in seconds.
@@ -60,17 +62,31 @@ func parseServerCounts(metrics io.Reader) (serverCounts, error) {
 	return counts, nil
 }
 
-// add adds the requests of one verb, resource, group, version, subresource and scope to those of verb and resource.
+// add adds the requests of one verb, resource, group, subresource and scope, in all versions.
 func (c serverCounts) add(metric *dto.Metric) {
 	key := measure.Key{Measurement: v1alpha1.LoadAPIServerRequest}
+	var group, subresource string
 	for _, label := range metric.GetLabel() {
 		switch label.GetName() {
 		case "verb":
 			key.Verb = label.GetValue()
 		case "resource":
 			key.Resource = label.GetValue()
+		case "group":
+			group = label.GetValue()
+		case "subresource":
+			subresource = label.GetValue()
+		case "scope":
+			key.Scope = conditions.Shorten(label.GetValue(), mostScope)
 		}
 	}
+	if key.Resource != "" && group != "" {
+		key.Resource += "." + group
+	}
+	if subresource != "" {
+		key.Resource += "/" + subresource
+	}
+	key.Resource, key.Verb = conditions.Shorten(key.Resource, mostResource), conditions.Shorten(key.Verb, mostScope)
 	if key.Verb == "" || key.Verb == "WATCH" || key.Verb == "CONNECT" {
 		return
 	}

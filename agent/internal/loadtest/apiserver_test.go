@@ -31,7 +31,7 @@ func TestWhatTheAPIServerHasCounted(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	measured := after.since(before)
 	key := func(verb, resource string) measure.Key {
-		return measure.Key{Measurement: v1alpha1.LoadAPIServerRequest, Verb: verb, Resource: resource}
+		return measure.Key{Measurement: v1alpha1.LoadAPIServerRequest, Verb: verb, Resource: resource, Scope: "resource"}
 	}
 	g.Expect(measured).To(And(HaveLen(3), HaveKey(key("POST", "pods")), HaveKey(key("GET", "nodes")), HaveKey(key("LIST", "pods"))), "watches are no requests")
 	posts := measured.Summarize(key("POST", "pods"))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // objectState is how far an object of a run is.
@@ -22,6 +24,7 @@ const (
 // object is one that the run makes.
 type object struct {
 	template, namespace, name string
+	kind                      schema.GroupKind
 	index                     int
 	state                     objectState
 	// ready is what the watch has shown last, or true for kinds that are ready when they are there.
@@ -58,7 +61,7 @@ func (b *book) begin(template *objectTemplate, namespace string, ready bool) *ob
 	of := place{template: template.name, namespace: namespace}
 	index := b.next[of]
 	b.next[of]++
-	o := &object{template: template.name, namespace: namespace, name: template.objectName(index), index: index, ready: ready}
+	o := &object{template: template.name, namespace: namespace, kind: template.kind.GroupKind(), name: template.objectName(index), index: index, ready: ready}
 	b.objects[o.place()] = o
 	return o
 }
@@ -97,15 +100,37 @@ func (b *book) remove(at place) {
 	}
 }
 
-// leave notes that an object is to be deleted, and tells whether it was there to be.
-func (b *book) leave(o *object) bool {
+// leave notes that an object is to be deleted, and tells whether it was there to be, and how long it had waited to be ready: no time
+// if it has been.
+func (b *book) leave(o *object, now time.Time) (waited time.Duration, was bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.objects[o.place()] != o || o.state != made {
-		return false
+		return 0, false
 	}
 	o.state = leaving
-	return true
+	return o.waited(now), true
+}
+
+// waited is how long an object has not been ready since it was made; no time if it has been at some time.
+func (o *object) waited(now time.Time) time.Duration {
+	if o.ready || o.created.IsZero() || !o.readyAt.IsZero() {
+		return 0
+	}
+	return max(now.Sub(o.created), 1)
+}
+
+// unfinished is how long the objects that are there have waited to be ready for the first time, by their kind.
+func (b *book) unfinished(now time.Time) map[schema.GroupKind][]time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := map[schema.GroupKind][]time.Duration{}
+	for _, o := range b.objects {
+		if waited := o.waited(now); o.state == made && waited > 0 {
+			found[o.kind] = append(found[o.kind], waited)
+		}
+	}
+	return found
 }
 
 // observe notes what the watch shows of an object. If that is ready for the first time, it returns how long that took.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 const (
@@ -38,6 +39,9 @@ type engine struct {
 	recorder *recorder
 	pods     *podTracker
 	nodes    *nodeTracker
+	// watching is how the watches do, and clock how far the API server's clock is from the agent's.
+	watching *watchHealth
+	clock    *clockOffset
 
 	mu sync.Mutex
 	// step is what is being done, and done how many steps are over, their iterations counted.
@@ -104,7 +108,7 @@ func (e *engine) progress() v1alpha1.LoadProgress {
 	return v1alpha1.LoadProgress{
 		Step: e.step, Steps: e.done, StepsTotal: stepsTotal(&e.run.Spec.Load),
 		Requests: e.recorder.requests.Load(), Failed: e.recorder.failed.Load(), Throttled: e.recorder.throttled.Load(),
-		PodsCreated: created, PodsReady: ready,
+		Delayed: e.recorder.delayed.Load(), Skipped: e.recorder.skipped.Load(), PodsCreated: created, PodsReady: ready,
 	}
 }
 
@@ -117,6 +121,7 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 		p := &phase{engine: e, spec: &e.run.Spec.Steps[step].Phases[i], iteration: iteration, id: uint64(step)<<32 | uint64(iteration)<<8 | uint64(i)}
 		p.template = e.templates[p.spec.Template]
 		p.slots = make(chan struct{}, mostAtOnce)
+		p.offset = offsetPart(uint64(e.run.Spec.Seed), uint64(step)<<32|uint64(iteration), i, len(e.run.Spec.Steps[step].Phases))
 		group.Go(func() {
 			if err := p.do(ctx); err != nil {
 				cancel(err)
@@ -125,6 +130,19 @@ func (e *engine) doStep(ctx context.Context, step, iteration int) error {
 	}
 	group.Wait()
 	return context.Cause(ctx)
+}
+
+// finish records what had not ended when the steps were over. Nodes that a disruption was on are not in order on purpose.
+func (e *engine) finish(disrupted map[string]bool, now time.Time) {
+	e.pods.finish(now)
+	e.nodes.finish(disrupted, now)
+	for kind, waited := range e.book.unfinished(now) {
+		if kind == deploymentKind {
+			for _, one := range waited {
+				e.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, one, now)
+			}
+		}
+	}
 }
 
 // watchThresholds ends the run when one is crossed.

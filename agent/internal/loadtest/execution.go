@@ -56,7 +56,7 @@ func execute(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execut
 	ctx, end := context.WithCancelCause(ctx)
 	x := &execution{
 		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestPreparing,
-		simulator: newSimulator(),
+		simulator: newSimulator(deps.Clock),
 	}
 	go x.watchFreeze(ctx)
 	go func() {
@@ -103,10 +103,22 @@ func (x *execution) do(ctx context.Context) error {
 	x.engine.recorder.begin(x.start)
 	finish := x.observe(measured)
 	err = x.engine.do(ctx)
+	ended := x.deps.Clock.Now()
 	stop()
 	finish(ctx)
+	x.engine.finish(x.simulator.hadDisruption(), ended)
+	x.explainUnready(ctx)
 	x.scrapeAfter(context.WithoutCancel(ctx), server)
 	return err
+}
+
+// explainUnready finds out why pods were never Ready that do not say it themselves.
+func (x *execution) explainUnready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
+	defer cancel()
+	if err := x.engine.explainUnready(ctx); err != nil {
+		x.note("the events of pods that were never Ready were not read: " + shortened(err))
+	}
 }
 
 // awaitStart waits until the run is to begin. It returns what the API server has counted until shortly before.

@@ -13,6 +13,9 @@ import (
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
+// longDisrupted is how long a Node that a disruption was on may not be Ready when the steps are over.
+const longDisrupted = time.Minute
+
 // nodeTracker measures how long Nodes take to be Ready, and knows whose kubelets were late.
 type nodeTracker struct {
 	record recordFunc
@@ -23,6 +26,8 @@ type nodeTracker struct {
 	ready map[string]bool
 	// isHollow has the Nodes that are there.
 	isHollow map[string]bool
+	// over is that the steps are: what becomes of Nodes later is not measured.
+	over bool
 	// late has the Nodes whose kubelet was late at some time, those that are gone as well.
 	late map[string]lateKubelet
 }
@@ -44,12 +49,27 @@ func (t *nodeTracker) observe(node *corev1.Node, there bool, now time.Time) {
 	t.observeKubelet(node)
 	since, waits := t.since[node.Name]
 	switch {
+	case t.over:
 	case ready && waits:
 		delete(t.since, node.Name)
 		t.record(measure.Key{Measurement: v1alpha1.LoadNodeReady}, max(now.Sub(since), 0), now)
 	case !ready && (known && was || !known && !there):
 		t.since[node.Name] = now
 	}
+}
+
+// finish records how long Nodes have waited that are not Ready when the steps are over. Of those that a disruption was on, only such as
+// should have been Ready again long ago: the others are away on purpose.
+func (t *nodeTracker) finish(disrupted map[string]bool, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, since := range t.since {
+		if waited := now.Sub(since); !disrupted[name] || waited > longDisrupted {
+			t.record(measure.Key{Measurement: v1alpha1.LoadNodeReady, Unfinished: true}, max(waited, 0), now)
+		}
+	}
+	clear(t.since)
+	t.over = true
 }
 
 // hollow are the names of the hollow Nodes that are there.

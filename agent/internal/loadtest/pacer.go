@@ -17,6 +17,29 @@ type pacer struct {
 	at   time.Duration
 	// length is how long a Ramp takes.
 	length float64
+	// offset is how much later a phase that is Steady or a Ramp begins, so that the phases of a step do not make their requests at the
+	// same instants.
+	offset time.Duration
+}
+
+// offsetPart is the part of the time between two requests at which a phase begins. Phases of equal rates are evenly apart, and
+// where the first one is follows from the seed. A phase alone begins at once.
+func offsetPart(seed, step uint64, phase, phases int) float64 {
+	if phases < 2 {
+		return 0
+	}
+	first := rand.New(rand.NewPCG(seed, ^step)).Float64()
+	return (float64(phase) + first) / float64(phases)
+}
+
+// withOffset lets the phase begin at a part of the time between two of its requests.
+func (p *pacer) withOffset(part float64) *pacer {
+	switch p.tuning.Type {
+	case v1alpha1.LoadRandom, v1alpha1.LoadPoisson:
+	case v1alpha1.LoadSteady, v1alpha1.LoadRamp, "":
+		p.offset = seconds(part * float64(p.tuning.Burst) / float64(p.tuning.QPS))
+	}
+	return p
 }
 
 // newPacer returns the pacer of a phase with that many requests or, if total is 0, of one that goes on for duration.
@@ -34,7 +57,7 @@ func (p *pacer) next() time.Duration {
 	n := p.made
 	p.made++
 	if n%int(p.tuning.Burst) != 0 {
-		return p.at
+		return p.at + p.offset
 	}
 	mean := float64(p.tuning.Burst) / float64(p.tuning.QPS)
 	switch p.tuning.Type {
@@ -49,7 +72,7 @@ func (p *pacer) next() time.Duration {
 	default:
 		p.at = seconds(float64(n) / float64(p.tuning.QPS))
 	}
-	return p.at
+	return p.at + p.offset
 }
 
 // ramp is when n requests have been made, at a rate that grows evenly from startQPS to qps and then stays.

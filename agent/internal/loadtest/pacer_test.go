@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -69,4 +70,32 @@ func TestARampGrows(t *testing.T) {
 	g.Expect(in(0, 10)).To(BeNumerically("~", 140, 3), "from 10 to 18 a second")
 	g.Expect(in(45, 55)).To(BeNumerically("~", 500, 3), "from 46 to 54 a second")
 	g.Expect(in(90, 100)).To(BeNumerically("~", 860, 3), "from 82 to 90 a second")
+}
+
+// Eight phases of one rate must not make their requests all at once, whatever the seed.
+func TestPhasesOfAStepAreApart(t *testing.T) {
+	g := NewWithT(t)
+	tuning := v1alpha1.LoadTuning{Type: v1alpha1.LoadSteady, QPS: 10}
+	for seed := range uint64(50) {
+		for phases := range 9 {
+			var dues []time.Duration
+			for phase := range phases {
+				p := newPacer(tuning, seed, uint64(phase), 0, time.Minute).withOffset(offsetPart(seed, 3, phase, phases))
+				again := newPacer(tuning, seed, uint64(phase), 0, time.Minute).withOffset(offsetPart(seed, 3, phase, phases))
+				for range 3 {
+					due := p.next()
+					g.Expect(again.next()).To(Equal(due), "the same seed gives the same times")
+					dues = append(dues, due)
+				}
+				g.Expect(p.offset).To(And(BeNumerically(">=", 0), BeNumerically("<", 100*time.Millisecond)), "no request is lost")
+			}
+			slices.Sort(dues)
+			for i := 1; i < len(dues); i++ {
+				g.Expect(dues[i]-dues[i-1]).To(BeNumerically(">=", 100*time.Millisecond/time.Duration(phases)-time.Microsecond), "seed %d, %d phases", seed, phases)
+			}
+		}
+	}
+	g.Expect(offsetPart(1, 3, 0, 2)).NotTo(Equal(offsetPart(2, 3, 0, 2)), "the seed decides")
+	g.Expect(offsetPart(1, 3, 0, 1)).To(BeZero(), "a phase alone begins at once")
+	g.Expect(newPacer(v1alpha1.LoadTuning{Type: v1alpha1.LoadPoisson, QPS: 10}, 1, 1, 0, 0).withOffset(0.5).offset).To(BeZero(), "random times are apart already")
 }

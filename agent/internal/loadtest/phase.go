@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 const (
@@ -32,6 +33,8 @@ type phase struct {
 	iteration int
 	// id tells the random numbers of phases apart.
 	id uint64
+	// offset is at which part of the time between two requests the phase begins.
+	offset float64
 
 	// slots has one for each request that is under way, and answers those that are not answered.
 	slots   chan struct{}
@@ -40,7 +43,11 @@ type phase struct {
 	start   time.Time
 	// free is when the last request began that had to wait for a slot. That wait is the API server's, not the agent's.
 	free time.Time
+	// pauses are the times since the start in which a Churn waited for its objects. What was due then is left out.
+	pauses []pause
 }
+
+type pause struct{ from, to time.Duration }
 
 // do does the phase, and returns when its requests are answered and what it waits for is so.
 func (p *phase) do(ctx context.Context) error {
@@ -73,11 +80,24 @@ func (p *phase) pace(total int) {
 	if p.spec.Duration != nil {
 		duration = p.spec.Duration.Duration
 	}
-	p.pacer = newPacer(p.spec.Tuning, uint64(p.run.Spec.Seed), p.id, total, duration)
+	p.pacer = newPacer(p.spec.Tuning, uint64(p.run.Spec.Seed), p.id, total, duration).withOffset(p.offset)
+}
+
+// next is when the next request is due.
+func (p *phase) next() time.Duration {
+	due := p.pacer.next()
+	for len(p.pauses) > 0 && due >= p.pauses[0].from {
+		if due >= p.pauses[0].to {
+			p.pauses = p.pauses[1:]
+			continue
+		}
+		due = p.pacer.next()
+	}
+	return due
 }
 
 // send makes a request when the next one is due.
-func (p *phase) send(ctx context.Context, due time.Duration, request func(context.Context)) error {
+func (p *phase) send(ctx context.Context, due time.Duration, request func(context.Context, sentRequest)) error {
 	at := p.start.Add(due)
 	if err := sleep(ctx, p.deps, at.Sub(p.deps.Clock.Now())); err != nil {
 		return err
@@ -92,15 +112,19 @@ func (p *phase) send(ctx context.Context, due time.Duration, request func(contex
 			return context.Cause(ctx)
 		}
 	}
+	sent := sentRequest{due: at, sent: p.deps.Clock.Now()}
+	inTime := at
 	if at.Before(p.free) {
-		at = p.free
+		// It waited for those before it to be answered.
+		inTime, sent.waited = p.free, sent.sent.Sub(at)
+		p.recorder.delayed.Add(1)
 	}
-	if p.deps.Clock.Since(at) > lateAfter {
+	if sent.sent.Sub(inTime) > lateAfter {
 		p.recorder.late.Add(1)
 	}
 	p.answers.Go(func() {
 		defer func() { <-p.slots }()
-		request(ctx)
+		request(ctx, sent)
 	})
 	return nil
 }
@@ -110,7 +134,7 @@ func (p *phase) create(ctx context.Context) error {
 	p.pace(total)
 	for i := range total {
 		namespace := p.namespaces[i%len(p.namespaces)]
-		if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.createOne(ctx, namespace) }); err != nil {
+		if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, namespace) }); err != nil {
 			return err
 		}
 	}
@@ -124,9 +148,11 @@ func (p *phase) delete(ctx context.Context) error {
 		}
 		return have
 	})
+	// Where none is, there is nothing that could be measured.
+	p.recorder.skipped.Add(int64(max(max(int(p.spec.Replicas)*len(p.namespaces), 1)-len(objects), 0)))
 	p.pace(max(len(objects), 1))
 	for _, o := range objects {
-		if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.deleteOne(ctx, o) }); err != nil {
+		if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 			return err
 		}
 	}
@@ -136,32 +162,41 @@ func (p *phase) delete(ctx context.Context) error {
 // churn replaces objects, each by a new one, so that there are always about as many.
 func (p *phase) churn(ctx context.Context) error {
 	p.pace(0)
-	for due := p.pacer.next(); due < p.spec.Duration.Duration; {
+	for due := p.next(); due < p.spec.Duration.Duration; {
 		objects := inTurn(p.book.those(p.template.name, p.namespaces), p.namespaces, func(have int) int { return churned(have, p.spec.ChurnPercent) })
 		if len(objects) == 0 {
 			if err := sleep(ctx, p.deps, emptyPause); err != nil {
 				return err
+			}
+			for due < min(p.deps.Clock.Since(p.start), p.spec.Duration.Duration) {
+				p.recorder.skipped.Add(1)
+				due = p.next()
 			}
 		}
 		for _, o := range objects {
 			if due >= p.spec.Duration.Duration {
 				break
 			}
-			if err := p.send(ctx, due, func(ctx context.Context) { p.deleteOne(ctx, o) }); err != nil {
+			if err := p.send(ctx, due, func(ctx context.Context, sent sentRequest) { p.deleteOne(ctx, sent, o) }); err != nil {
 				return err
 			}
-			if err := p.send(ctx, p.pacer.next(), func(ctx context.Context) { p.createOne(ctx, o.namespace) }); err != nil {
+			if err := p.send(ctx, p.next(), func(ctx context.Context, sent sentRequest) { p.createOne(ctx, sent, o.namespace) }); err != nil {
 				return err
 			}
-			due = p.pacer.next()
+			due = p.next()
 		}
 		p.answers.Wait()
+		from := p.deps.Clock.Since(p.start)
 		if err := p.wait(ctx); err != nil {
 			return err
 		}
-		// What was due while the phase waited is left out: the next round begins now.
-		for due < p.deps.Clock.Since(p.start) {
-			due = p.pacer.next()
+		if p.spec.Wait == v1alpha1.LoadWaitNone || p.spec.Wait == "" {
+			continue
+		}
+		// What is due while the phase waits for its objects is left out. What was due before that, and waited for answers, is not.
+		p.pauses = append(p.pauses, pause{from, p.deps.Clock.Since(p.start)})
+		if due >= from && due < p.deps.Clock.Since(p.start) {
+			due = p.next()
 		}
 	}
 	return nil
@@ -171,13 +206,17 @@ func (p *phase) churn(ctx context.Context) error {
 func (p *phase) repeat(ctx context.Context) error {
 	p.pace(0)
 	for n := 0; ; n++ {
-		due := p.pacer.next()
+		due := p.next()
 		if due >= p.spec.Duration.Duration {
 			return nil
 		}
 		request := p.request(n)
 		if request == nil {
-			request = func(context.Context) {}
+			p.recorder.skipped.Add(1)
+			if err := sleep(ctx, p.deps, p.start.Add(due).Sub(p.deps.Clock.Now())); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := p.send(ctx, due, request); err != nil {
 			return err
@@ -186,19 +225,19 @@ func (p *phase) repeat(ctx context.Context) error {
 }
 
 // request is the n-th request of Get, List or Patch; nil where there is no object for it.
-func (p *phase) request(n int) func(context.Context) {
+func (p *phase) request(n int) func(context.Context, sentRequest) {
 	if p.spec.Action == v1alpha1.LoadList {
 		namespace := p.namespaces[n%len(p.namespaces)]
-		return func(ctx context.Context) { p.listOne(ctx, namespace) }
+		return func(ctx context.Context, sent sentRequest) { p.listOne(ctx, sent, namespace) }
 	}
 	o := p.book.nth(p.template.name, n)
 	if o == nil {
 		return nil
 	}
 	if p.spec.Action == v1alpha1.LoadPatch {
-		return func(ctx context.Context) { p.patchOne(ctx, o, n) }
+		return func(ctx context.Context, sent sentRequest) { p.patchOne(ctx, sent, o, n) }
 	}
-	return func(ctx context.Context) { p.getOne(ctx, o) }
+	return func(ctx context.Context, sent sentRequest) { p.getOne(ctx, sent, o) }
 }
 
 // wait waits for what the phase is to wait for.
@@ -222,16 +261,16 @@ func (p *phase) wait(ctx context.Context) error {
 	}
 }
 
-func (p *phase) createOne(ctx context.Context, namespace string) {
+func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace string) {
 	kind := p.template.kind.GroupKind()
 	o := p.book.begin(p.template, namespace, readyAtOnce(kind))
 	content, err := p.content(o)
 	if err == nil {
-		err = p.measure(ctx, "POST", func(ctx context.Context) error {
+		err = p.measure(ctx, sent, "POST", func(ctx context.Context) error {
 			return p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content).Do(ctx).Error()
 		})
 	} else {
-		p.recorder.answered("POST", p.template.resource.Resource, 0, templateError{err}, p.deps.Clock.Now())
+		p.recorder.answered("POST", p.template.resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
 	}
 	if err != nil {
 		p.book.remove(o.place())
@@ -255,14 +294,19 @@ func (p *phase) content(o *object) ([]byte, error) {
 	return json.Marshal(rendered.Object)
 }
 
-func (p *phase) deleteOne(ctx context.Context, o *object) {
-	if !p.book.leave(o) {
+func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
+	waited, was := p.book.leave(o, p.deps.Clock.Now())
+	if !was {
+		p.recorder.skipped.Add(1)
 		return
 	}
-	err := p.measure(ctx, "DELETE", func(ctx context.Context) error {
+	err := p.measure(ctx, sent, "DELETE", func(ctx context.Context) error {
 		return p.load.Requests.Delete().AbsPath(p.template.path(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)).Do(ctx).Error()
 	})
+	if kind := p.template.kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
+		p.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())
+	}
 	_, followed := p.watches[p.template.resource]
 	if err != nil || !followed && p.template.kind.GroupKind() != podKind {
 		// No watch follows objects of its kind, or it is not known whether the API server has deleted it.
@@ -270,40 +314,39 @@ func (p *phase) deleteOne(ctx context.Context, o *object) {
 	}
 }
 
-func (p *phase) getOne(ctx context.Context, o *object) {
-	_ = p.measure(ctx, "GET", func(ctx context.Context) error {
+func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
+	_ = p.measure(ctx, sent, "GET", func(ctx context.Context) error {
 		return p.load.Requests.Get().AbsPath(p.template.path(o.namespace, o.name)...).Do(ctx).Error()
 	})
 }
 
-func (p *phase) listOne(ctx context.Context, namespace string) {
-	_ = p.measure(ctx, "LIST", func(ctx context.Context) error {
+func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
+	_ = p.measure(ctx, sent, "LIST", func(ctx context.Context) error {
 		return p.load.Requests.Get().AbsPath(p.template.path(namespace, "")...).Param("labelSelector", p.template.selector()).Do(ctx).Error()
 	})
 }
 
-func (p *phase) patchOne(ctx context.Context, o *object, n int) {
+func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
-	_ = p.measure(ctx, "PATCH", func(ctx context.Context) error {
+	_ = p.measure(ctx, sent, "PATCH", func(ctx context.Context) error {
 		return p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.path(o.namespace, o.name)...).Body(patch).Do(ctx).Error()
 	})
 }
 
-// measure makes a request, and records how long the API server took for it: with the times in between, if it asked to come again.
-// One that the end of the run has broken off, or that a freeze has refused, was not made.
-func (p *phase) measure(ctx context.Context, verb string, request func(context.Context) error) error {
-	begin := p.deps.Clock.Now()
+// measure makes a request, and records how long after its time it was answered: with the times in between, if the API server asked to
+// come again. One that the end of the run has broken off, or that a freeze has refused, was not made.
+func (p *phase) measure(ctx context.Context, sent sentRequest, verb string, request func(context.Context) error) error {
 	err := request(ctx)
 	end := p.deps.Clock.Now()
 	var frozen *freeze.Error
 	if errors.As(err, &frozen) || err != nil && ctx.Err() != nil {
 		return err
 	}
+	counts := err
 	if apierrors.IsNotFound(err) && verb != "POST" && verb != "LIST" {
 		// Another phase, or a controller, has removed the object in the meantime. The API server has answered as it should.
-		p.recorder.answered(verb, p.template.resource.Resource, end.Sub(begin), nil, end)
-		return err
+		counts = nil
 	}
-	p.recorder.answered(verb, p.template.resource.Resource, end.Sub(begin), err, end)
+	p.recorder.answered(verb, p.template.resource.Resource, sent, counts, end)
 	return err
 }

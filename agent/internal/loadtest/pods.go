@@ -11,6 +11,9 @@ import (
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
+// neverReadyAfter is how long a pod may not be Ready before it matters where no threshold says how long it may take.
+const neverReadyAfter = 10 * time.Second
+
 // stages is how many things happen to a pod until it is Ready, which is the last of them.
 const stages = 4
 
@@ -35,8 +38,14 @@ type podTimes struct {
 	// created is when the answer to the creation came or, for pods that the run has not made itself, when the watch has shown them
 	// first. It is zero as long as the answer has not come.
 	created time.Time
-	seen    [stages]time.Time
-	told    [stages]bool
+	// first is when the pod was seen or answered first, for one whose answer never comes.
+	first time.Time
+	seen  [stages]time.Time
+	told  [stages]bool
+	// succeeded is that it has done its work, Ready or not.
+	succeeded bool
+	// unready is why it is not Ready, as the watch has shown it last.
+	unready unreadyPod
 }
 
 // podTracker measures how pods start.
@@ -46,35 +55,48 @@ type podTracker struct {
 
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*podTimes
-	// created and ready count pods.
-	created, ready int64
+	// created and ready count pods, and stuck those that were not Ready for long when they were deleted or the steps ended.
+	created, ready, stuck int64
+	// unready are why pods were never Ready.
+	unready unreadyPods
+	// over is that the steps are: what becomes of pods later is not measured.
+	over bool
 }
 
 func newPodTracker(uid types.UID, record recordFunc) *podTracker {
-	return &podTracker{uid: uid, record: record, pods: map[types.NamespacedName]*podTimes{}}
+	return &podTracker{uid: uid, record: record, pods: map[types.NamespacedName]*podTimes{}, unready: unreadyPods{}}
 }
 
 // answered notes when the API server has answered that it made a pod of the run. The watch may have shown it before.
 func (t *podTracker) answered(key types.NamespacedName, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	times := t.of(key)
+	times := t.of(key, at)
 	times.created = at
 	t.tell(times)
 }
 
-// observe notes what the watch shows of a pod.
-func (t *podTracker) observe(pod *corev1.Pod, now time.Time) {
+// observe notes what the watch shows of a pod, and tells whether that is the first time. Passed is how long ago the pod was made, by
+// its creation time.
+func (t *podTracker) observe(pod *corev1.Pod, now time.Time, passed time.Duration) (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	times := t.of(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-	if !times.watched {
+	if t.over {
+		return false
+	}
+	times := t.of(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now)
+	if first = !times.watched; first {
 		times.watched = true
-		t.created++
-		if !t.own(pod) {
+		switch {
+		case t.own(pod):
+		case passed > longestLag:
+			// The watch is behind: the pod has been there for longer.
+			times.created = now.Add(-passed)
+		default:
 			times.created = now
 		}
 	}
+	times.succeeded = times.succeeded || pod.Status.Phase == corev1.PodSucceeded
 	for i, stage := range podStages {
 		if times.seen[i].IsZero() && stage.reached(pod) {
 			times.seen[i] = now
@@ -85,14 +107,60 @@ func (t *podTracker) observe(pod *corev1.Pod, now time.Time) {
 			}
 		}
 	}
+	if times.seen[stages-1].IsZero() {
+		times.unready = whyUnready(pod)
+	}
 	t.tell(times)
+	return first
 }
 
-// gone forgets a pod.
-func (t *podTracker) gone(key types.NamespacedName) {
+// gone forgets a pod. What it has not reached counts as unfinished.
+func (t *podTracker) gone(pod *corev1.Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.pods, key)
+	if t.over {
+		return
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if times := t.pods[key]; times != nil {
+		t.abandon(key, times, now)
+		delete(t.pods, key)
+	}
+}
+
+// finish counts what pods have not reached when the steps are over as unfinished.
+func (t *podTracker) finish(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, times := range t.pods {
+		t.abandon(key, times, now)
+	}
+	clear(t.pods)
+	t.over = true
+}
+
+// abandon records how long a pod has waited for what it never reached. One that has succeeded needs not be Ready any more.
+func (t *podTracker) abandon(key types.NamespacedName, times *podTimes, now time.Time) {
+	if times.created.IsZero() {
+		times.created = times.first
+		t.tell(times)
+	}
+	if times.succeeded {
+		return
+	}
+	waited := max(now.Sub(times.created), 0)
+	for i, stage := range podStages {
+		if times.seen[i].IsZero() {
+			t.record(measure.Key{Measurement: stage.measurement, Unfinished: true}, waited, now)
+		}
+	}
+	if times.seen[stages-1].IsZero() {
+		t.record(measure.Key{Measurement: v1alpha1.LoadPodReadyByObject, Unfinished: true}, waited, now)
+		t.unready.add(key, times.unready)
+		if waited >= neverReadyAfter {
+			t.stuck++
+		}
+	}
 }
 
 // counts is how many pods there have been, and how many of them have been Ready.
@@ -102,17 +170,25 @@ func (t *podTracker) counts() (created, ready int64) {
 	return t.created, t.ready
 }
 
+// stuckCount is how many pods were not Ready for long when they were deleted or the steps ended.
+func (t *podTracker) stuckCount() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stuck
+}
+
 // own tells whether the run has made a pod itself, and so learns when from the answer. Those of its Deployments and the like have
 // the label only if the template says so, and an owner in any case.
 func (t *podTracker) own(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LoadTestRunUIDLabel] == string(t.uid) && len(pod.OwnerReferences) == 0
 }
 
-func (t *podTracker) of(key types.NamespacedName) *podTimes {
+func (t *podTracker) of(key types.NamespacedName, now time.Time) *podTimes {
 	times := t.pods[key]
 	if times == nil {
-		times = &podTimes{}
+		times = &podTimes{first: now, unready: unreadyPod{reason: "NotSeen", message: "The watch has not shown the pod"}}
 		t.pods[key] = times
+		t.created++
 	}
 	return times
 }

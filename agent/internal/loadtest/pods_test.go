@@ -16,6 +16,9 @@ import (
 type recorded map[v1alpha1.LoadMeasurement][]time.Duration
 
 func (r recorded) record(key measure.Key, took time.Duration, _ time.Time) {
+	if key.Unfinished {
+		key.Measurement = "unfinished " + key.Measurement
+	}
 	r[key.Measurement] = append(r[key.Measurement], took)
 }
 
@@ -47,6 +50,12 @@ func TestPodTimes(t *testing.T) {
 			v1alpha1.LoadPodReadyByObject: {3 * time.Second},
 		}
 	}
+	unfinished := func(r recorded, waited time.Duration) recorded {
+		for _, measurement := range []v1alpha1.LoadMeasurement{"PodInitialized", "PodRunning", "PodReady", "PodReadyByObject"} {
+			r["unfinished "+measurement] = []time.Duration{waited}
+		}
+		return r
+	}
 	key := types.NamespacedName{Namespace: "n", Name: "p"}
 	for name, test := range map[string]struct {
 		do   func(*podTracker)
@@ -54,23 +63,59 @@ func TestPodTimes(t *testing.T) {
 	}{
 		"the answer before the watch": {func(p *podTracker) {
 			p.answered(key, at(1))
-			p.observe(pod("p", true, nil), at(2))
-			p.observe(pod("p", true, scheduled), at(3))
-			p.observe(pod("p", true, ready), at(5))
-			p.observe(pod("p", true, ready), at(9))
+			p.observe(pod("p", true, nil), at(2), 0)
+			p.observe(pod("p", true, scheduled), at(3), 0)
+			p.observe(pod("p", true, ready), at(5), 0)
+			p.observe(pod("p", true, ready), at(9), 0)
 		}, all(2*time.Second, 4*time.Second)},
 		"the watch before the answer": {func(p *podTracker) {
-			p.observe(pod("p", true, scheduled), at(2))
-			p.observe(pod("p", true, ready), at(3))
+			p.observe(pod("p", true, scheduled), at(2), 0)
+			p.observe(pod("p", true, ready), at(3), 0)
 			p.answered(key, at(1))
 		}, all(time.Second, 2*time.Second)},
 		"a pod of a controller": {func(p *podTracker) {
-			p.observe(pod("p", false, nil), at(2))
-			p.observe(pod("p", false, scheduled), at(3))
-			p.observe(pod("p", false, ready), at(5))
+			p.observe(pod("p", false, nil), at(2), 0)
+			p.observe(pod("p", false, scheduled), at(3), 0)
+			p.observe(pod("p", false, ready), at(5), 0)
 		}, all(time.Second, 3*time.Second)},
+		"a pod of a controller, and a watch that is behind": {func(p *podTracker) {
+			p.observe(pod("p", false, nil), at(12), 11*time.Second)
+			p.observe(pod("p", false, ready), at(12), 0)
+		}, all(11*time.Second, 11*time.Second)},
+		"a pod that is deleted before it is Ready": {func(p *podTracker) {
+			p.answered(key, at(1))
+			p.observe(pod("p", true, scheduled), at(3), 0)
+			p.gone(pod("p", true, scheduled), at(9))
+			p.finish(at(20))
+		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}, 8*time.Second)},
+		"a pod that is not Ready at the end": {func(p *podTracker) {
+			p.answered(key, at(1))
+			p.observe(pod("p", true, scheduled), at(3), 0)
+			p.finish(at(20))
+			p.observe(pod("p", true, ready), at(21), 0)
+			p.gone(pod("p", true, ready), at(22))
+		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}, 19*time.Second)},
+		"a pod that was answered and never seen": {func(p *podTracker) {
+			p.answered(key, at(1))
+			p.finish(at(20))
+		}, unfinished(recorded{"unfinished PodScheduled": {19 * time.Second}}, 19*time.Second)},
+		"a pod without an answer, at the end": {func(p *podTracker) {
+			p.observe(pod("p", true, scheduled), at(2), 0)
+			p.finish(at(20))
+		}, unfinished(recorded{v1alpha1.LoadPodScheduled: {0}}, 18*time.Second)},
+		"a pod that is done, and never was Ready": {func(p *podTracker) {
+			p.answered(key, at(1))
+			p.observe(pod("p", true, func(p *corev1.Pod) { scheduled(p); p.Status.Phase = corev1.PodSucceeded }), at(3), 0)
+			p.gone(pod("p", true, nil), at(9))
+		}, recorded{v1alpha1.LoadPodScheduled: {2 * time.Second}}},
+		"a pod that was Ready, and is deleted": {func(p *podTracker) {
+			p.answered(key, at(1))
+			p.observe(pod("p", true, ready), at(3), 0)
+			p.gone(pod("p", true, ready), at(9))
+			p.finish(at(20))
+		}, all(2*time.Second, 2*time.Second)},
 		"a pod without an answer": {func(p *podTracker) {
-			p.observe(pod("p", true, scheduled), at(2))
+			p.observe(pod("p", true, scheduled), at(2), 0)
 		}, recorded{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,6 +147,66 @@ func TestNodeTimes(t *testing.T) {
 	tracker.observe(node("old", corev1.ConditionUnknown), false, at(5))
 	tracker.observe(node("old", corev1.ConditionTrue), false, at(7))
 	g.Expect(got).To(Equal(recorded{v1alpha1.LoadNodeReady: {3 * time.Second, 2 * time.Second}}))
+	tracker.observe(node("old", corev1.ConditionUnknown), false, at(8))
+	tracker.observe(node("broken", corev1.ConditionFalse), false, at(9))
+	tracker.observe(node("disrupted", corev1.ConditionFalse), false, at(9))
+	tracker.finish(map[string]bool{"disrupted": true}, at(12))
+	tracker.observe(node("old", corev1.ConditionTrue), false, at(13))
+	g.Expect(got[v1alpha1.LoadNodeReady]).To(HaveLen(2), "the steps are over")
+	g.Expect(got["unfinished NodeReady"]).To(ConsistOf(4*time.Second, 3*time.Second), "but not what is away on purpose")
 	tracker.gone("ill")
+	tracker.gone("broken")
+	tracker.gone("disrupted")
 	g.Expect(tracker.hollow()).To(Equal(map[string]bool{"old": true, "new": true}))
+}
+
+func TestWhyPodsAreNotReady(t *testing.T) {
+	waiting := func(reason, message string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	}
+	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	for name, test := range map[string]struct {
+		node   string
+		status corev1.PodStatus
+		want   unreadyPod
+	}{
+		"unschedulable": {"", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}}, unreadyPod{"Unschedulable", "0/3 nodes", false}},
+		"not looked at": {"", corev1.PodStatus{}, unreadyPod{"NotScheduled", "The scheduler has not looked at the pod", false}},
+		"an image":      {"n", corev1.PodStatus{ContainerStatuses: waiting("ImagePullBackOff", "no such image")}, unreadyPod{"ImagePullBackOff", "no such image", false}},
+		"an init image": {"n", corev1.PodStatus{InitContainerStatuses: waiting("ErrImagePull", "no"), ContainerStatuses: waiting("PodInitializing", "")}, unreadyPod{"ErrImagePull", "no", false}},
+		"a volume":      {"n", corev1.PodStatus{ContainerStatuses: waiting("ContainerCreating", "")}, unreadyPod{"ContainerCreating", "", true}},
+		"no kubelet":    {"n", corev1.PodStatus{}, unreadyPod{"NotStarted", "The kubelet has not started the pod", true}},
+		"a probe":       {"n", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: running}, unreadyPod{"NotReady", "Its containers run, and are not ready", false}},
+		"evicted":       {"n", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, unreadyPod{"Evicted", "low on memory", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: test.node}, Status: test.status}
+			small, err := shrinkPod(pod)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			NewWithT(t).Expect(whyUnready(small.(*corev1.Pod))).To(Equal(test.want))
+		})
+	}
+}
+
+func TestUnreadyPodsAreCountedByReason(t *testing.T) {
+	g := NewWithT(t)
+	tracker := newPodTracker("u", recorded{}.record)
+	add := func(name string, why unreadyPod) {
+		tracker.unready.add(types.NamespacedName{Namespace: "n", Name: name}, why)
+	}
+	for i := range 500 {
+		add("x", unreadyPod{reason: "reason" + string(rune('0'+i%10)) + string(rune('0'+i/10))})
+	}
+	for range 3 {
+		add("b", unreadyPod{reason: "Unschedulable", message: "no node"})
+	}
+	g.Expect(tracker.whys()).To(HaveLen(mostUnready))
+	g.Expect(tracker.whys()[0]).To(HaveField("Reason", otherReason), "the reasons are bounded")
+	tracker = newPodTracker("u", recorded{}.record)
+	add("a", unreadyPod{reason: "ContainerCreating", vague: true})
+	add("b", unreadyPod{reason: "ContainerCreating", vague: true})
+	g.Expect(tracker.unready.vague()).To(Equal(map[string]map[string]string{"n": {"a": "ContainerCreating", "b": "ContainerCreating"}}))
+	tracker.explain(types.NamespacedName{Namespace: "n", Name: "a"}, "ContainerCreating", unreadyPod{reason: "FailedMount", message: "no such secret"})
+	tracker.explain(types.NamespacedName{Namespace: "n", Name: "b"}, "ContainerCreating", unreadyPod{reason: "FailedMount"})
+	g.Expect(tracker.whys()).To(Equal([]v1alpha1.LoadUnready{{Reason: "FailedMount", Count: 2, Message: "no such secret"}}))
 }

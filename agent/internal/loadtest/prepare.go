@@ -28,12 +28,12 @@ const (
 // newEngine returns what carries a run out.
 func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
 	e := &engine{
-		deps: deps, run: run, templates: map[string]*objectTemplate{}, book: newBook(), recorder: newRecorder(),
+		deps: deps, run: run, templates: map[string]*objectTemplate{}, book: newBook(), recorder: newRecorder(), watching: newWatchHealth(deps.Clock), clock: &clockOffset{},
 	}
 	e.pods, e.nodes = newPodTracker(run.UID, e.recorder.record), newNodeTracker(e.recorder.record)
 	var err error
 	e.load, err = deps.Load(func(inner http.RoundTripper) http.RoundTripper {
-		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }}
+		return throttleCounter{inner: inner, count: func() { e.recorder.throttled.Add(1) }, answered: func(answer http.Header) { e.clock.answered(answer, deps.Clock.Now()) }}
 	})
 	return e, err
 }

@@ -38,6 +38,10 @@ type recorder struct {
 	omitted int
 
 	requests, failed, late, throttled atomic.Int64
+	// delayed are the requests that waited for earlier ones, and skipped those that had no object.
+	delayed, skipped atomic.Int64
+	// slow has the longest time that the API server took for a request, by when that ended.
+	slow longestByTime
 }
 
 type errorKey struct{ reason, request string }
@@ -73,11 +77,24 @@ func (r *recorder) merge(others measure.Measurements) {
 	r.measured.Merge(others)
 }
 
-// answered takes in the answer to a request of the run.
-func (r *recorder) answered(verb, resource string, took time.Duration, err error, at time.Time) {
+// sentRequest is when a request of the run was due, how long it then waited for earlier ones, and when it was sent.
+type sentRequest struct {
+	due    time.Time
+	waited time.Duration
+	sent   time.Time
+}
+
+// answered takes in the answer to a request of the run. Its time counts from when it was due.
+func (r *recorder) answered(verb, resource string, request sentRequest, err error, at time.Time) {
 	r.requests.Add(1)
+	measurement := v1alpha1.LoadAPIRequest
+	if err != nil {
+		measurement = v1alpha1.LoadAPIRequestFailed
+	}
+	r.record(measure.Key{Measurement: measurement, Verb: verb, Resource: resource}, at.Sub(request.due), at)
+	r.record(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}, request.waited, at)
+	r.slow.add(at, at.Sub(request.sent))
 	if err == nil {
-		r.record(measure.Key{Measurement: v1alpha1.LoadAPIRequest, Verb: verb, Resource: resource}, took, at)
 		return
 	}
 	r.failed.Add(1)
@@ -129,6 +146,19 @@ func (r *recorder) leftOut() string {
 	return fmt.Sprintf("%d of %d kinds of measurements are left out, all of them of requests: one object cannot hold them all", r.omitted, len(r.measured))
 }
 
+// delayedText says that requests had to wait for earlier ones; empty if none had.
+func (r *recorder) delayedText() string {
+	delayed := r.delayed.Load()
+	if delayed == 0 {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	longest := r.measured.Summarize(measure.Key{Measurement: v1alpha1.LoadAPIRequestWait}).Max.Duration
+	return fmt.Sprintf("%d of %d requests waited for earlier ones to be answered, for up to %s: a phase has at most %d under way. That counts in %s",
+		delayed, r.requests.Load(), measure.Round(longest), mostAtOnce, v1alpha1.LoadAPIRequest)
+}
+
 // failures are why requests failed, the most frequent first.
 func (r *recorder) failures() []v1alpha1.LoadError {
 	r.mu.Lock()
@@ -171,13 +201,18 @@ func (e templateError) Unwrap() error { return e.error }
 type throttleCounter struct {
 	inner http.RoundTripper
 	count func()
+	// answered is told of the header of each answer.
+	answered func(http.Header)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t throttleCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.inner.RoundTrip(request)
-	if err == nil && response.StatusCode == http.StatusTooManyRequests {
-		t.count()
+	if err == nil {
+		t.answered(response.Header)
+		if response.StatusCode == http.StatusTooManyRequests {
+			t.count()
+		}
 	}
 	return response, err
 }

@@ -15,12 +15,12 @@ func TestErrorsAreCountedByReason(t *testing.T) {
 	g := NewWithT(t)
 	r := newRecorder()
 	for i := range 300 {
-		r.answered("POST", fmt.Sprintf("kind%d", i), 0, errors.New("no"), time.Time{})
+		r.answered("POST", fmt.Sprintf("kind%d", i), sentRequest{}, errors.New("no"), time.Time{})
 	}
 	for range 3 {
-		r.answered("POST", "kind7", 0, errors.New("again"), time.Time{})
+		r.answered("POST", "kind7", sentRequest{}, errors.New("again"), time.Time{})
 	}
-	r.answered("POST", "t", 0, templateError{errors.New("x")}, time.Time{})
+	r.answered("POST", "t", sentRequest{}, templateError{errors.New("x")}, time.Time{})
 	list := r.failures()
 	g.Expect(list).To(HaveLen(mostErrors))
 	g.Expect(list[0]).To(Equal(v1alpha1.LoadError{Reason: "Unknown", Request: "POST kind7", Count: 4, Message: "no"}))

@@ -3,12 +3,14 @@ package loadtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
@@ -32,10 +34,12 @@ type simulator struct {
 	late, disrupted map[string]bool
 	processors      processors
 	agent           time.Duration
+	// pulse is that of the agent.
+	pulse pulse
 }
 
-func newSimulator() *simulator {
-	return &simulator{late: map[string]bool{}, disrupted: map[string]bool{}}
+func newSimulator(clock clock.PassiveClock) *simulator {
+	return &simulator{late: map[string]bool{}, disrupted: map[string]bool{}, pulse: pulse{clock: clock}}
 }
 
 // heartbeats takes in the Leases of Nodes. Hollow are the names of hollow Nodes, and planned those that have a plan of
@@ -63,8 +67,26 @@ func (s *simulator) processorsAt(total, idle uint64, at time.Time) {
 	s.processors.add(total, idle, at)
 }
 
-// report is how the simulator was, and what the validity of the run rests on. Late kubelets and requests are counted elsewhere.
+// hadDisruption are the Nodes that a disruption was on.
+func (s *simulator) hadDisruption() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.disrupted)
+}
+
+// simulatorReport is how the simulator was, and what the validity of the run rests on.
+func (x *execution) simulatorReport() (v1alpha1.LoadSimulator, simulatorFacts) {
+	e := x.engine
+	report, facts := x.simulator.report(e.nodes.lateKubelets(), e.recorder.requests.Load(), e.recorder.late.Load())
+	facts.Interruptions, facts.WatchLag = e.watching.count(), e.watching.lags.unexplained(&e.recorder.slow)
+	report.WatchInterruptions, report.LongestWatchLag.Duration = facts.Interruptions, e.watching.lags.unexplained(&longestByTime{}).Round(time.Millisecond)
+	report.Doubts = doubts(facts)
+	return report, facts
+}
+
+// report is how the simulator was, as far as it knows itself. Late kubelets and requests are counted elsewhere.
 func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRequests int64) (v1alpha1.LoadSimulator, simulatorFacts) {
+	stalls, longest := s.pulse.counts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var late int32
@@ -90,7 +112,9 @@ func (s *simulator) report(lateKubelets map[string]lateKubelet, requests, lateRe
 	return v1alpha1.LoadSimulator{
 			Nodes: int32(len(s.late)), LateHeartbeats: late, LateKubelets: kubelets, LateRequests: lateRequests,
 			CPUBusyPercent: int32(busy + 0.5), CPUSaturatedPercent: int32(saturated + 0.5), AgentCPUMilliseconds: s.agent.Milliseconds(),
+			Stalls: stalls, LongestStall: metav1.Duration{Duration: longest.Round(time.Millisecond)},
 		}, simulatorFacts{
+			Stalls: stalls, LongestStall: longest, BusyPercent: busy,
 			Nodes: int32(len(s.late)), LateNodes: late, LateQueues: queues, StarvedKubelets: starved, Requests: requests, LateRequests: lateRequests,
 			CPUSeconds: watched.Seconds(), SaturatedPercent: saturated,
 		}
@@ -103,6 +127,7 @@ func (x *execution) observe(ctx context.Context) (finish func(context.Context)) 
 	var group sync.WaitGroup
 	group.Go(func() { x.every(ctx, heartbeatPeriod, x.readHeartbeats) })
 	group.Go(func() { x.every(ctx, processorPeriod, x.readProcessors) })
+	group.Go(func() { x.simulator.pulse.follow(ctx, x.deps) })
 	return func(run context.Context) {
 		group.Wait()
 		if run.Err() == nil {
@@ -140,7 +165,9 @@ func (x *execution) note(text string) {
 
 // readHeartbeats looks at the heartbeats of hollow Nodes. The API server answers from its cache, which may be a little behind.
 func (x *execution) readHeartbeats(ctx context.Context) {
+	asked := x.deps.Clock.Now()
 	leases, err := x.engine.load.Clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	x.engine.recorder.slow.add(x.deps.Clock.Now(), x.deps.Clock.Since(asked))
 	if err != nil {
 		if ctx.Err() == nil {
 			x.note("heartbeats were not watched: " + shortened(withRights(fmt.Errorf("listing Leases: %w", err))))

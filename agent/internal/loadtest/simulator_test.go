@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -22,7 +23,7 @@ func TestLateHeartbeats(t *testing.T) {
 		renewed := metav1.NewMicroTime(now.Add(-age))
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
 	}
-	s := newSimulator()
+	s := newSimulator(clock.RealClock{})
 	hollow := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 	s.heartbeats([]coordinationv1.Lease{lease("a", 19*time.Second), lease("b", 21*time.Second), lease("c", time.Hour), lease("real", time.Hour), {ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
 		hollow, map[string]bool{"c": true}, now)

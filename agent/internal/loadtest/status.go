@@ -3,6 +3,7 @@ package loadtest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,23 +19,51 @@ func over(phase v1alpha1.LoadTestRunPhase) bool {
 	return phase == v1alpha1.LoadTestCompleted || phase == v1alpha1.LoadTestFailed
 }
 
-// verdictOf a run whose steps are over. One that was not carried out in full has failed, whatever was measured; thresholds that
-// are not met say nothing if the simulator was the bottleneck.
-func verdictOf(failure string, invalid []string, results []v1alpha1.LoadThresholdResult) v1alpha1.LoadVerdict {
+// verdictOf a run whose steps are over. One whose steps were not all done has failed, whatever was measured; what was not done in
+// them, and thresholds that are not met, say nothing if the simulator was the bottleneck.
+func verdictOf(status *v1alpha1.LoadTestRunStatus) v1alpha1.LoadVerdict {
 	switch {
-	case failure != "":
+	case status.Failure != "":
 		return v1alpha1.LoadMissed
-	case len(invalid) > 0:
+	case len(status.Invalid) > 0:
 		return v1alpha1.LoadInvalid
-	case len(results) == 0:
+	case len(status.Shortfalls) > 0:
+		return v1alpha1.LoadMissed
+	case len(status.Thresholds) == 0:
 		return ""
 	}
-	for _, result := range results {
+	for _, result := range status.Thresholds {
 		if !result.Met {
 			return v1alpha1.LoadMissed
 		}
 	}
 	return v1alpha1.LoadPassed
+}
+
+// shortfalls say what of a load was not done although its steps are. Stuck is how many pods were not Ready for long. A threshold says
+// how many requests may fail, or how long pods may take.
+func shortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, stuck int64, unready []v1alpha1.LoadUnready) []string {
+	limited := func(measurements ...v1alpha1.LoadMeasurement) bool {
+		return slices.ContainsFunc(thresholds, func(t v1alpha1.LoadThreshold) bool { return slices.Contains(measurements, t.Measurement) })
+	}
+	var list []string
+	if p.Requests == 0 {
+		list = append(list, "no request was made: nothing was loaded")
+	}
+	if p.Failed > 0 && !limited(v1alpha1.LoadErrors) {
+		list = append(list, fmt.Sprintf("%d of %d requests failed, and no threshold of Errors says how many may", p.Failed, p.Requests))
+	}
+	if p.Skipped > 0 {
+		list = append(list, fmt.Sprintf("%d requests were not made, because there was no object for them: create as many in an earlier step", p.Skipped))
+	}
+	if stuck > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
+		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck, p.PodsCreated, neverReadyAfter)
+		if len(unready) > 0 {
+			text += "; most often " + conditions.Shorten(unready[0].Reason+": "+unready[0].Message, mostNote/2)
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 // removes tells whether what a run made is removed when its steps are over, and not only with the run.
@@ -64,6 +93,13 @@ func summary(status *v1alpha1.LoadTestRunStatus) string {
 		text = status.Failure + "; " + text
 	case len(status.Invalid) > 0:
 		text = "the measurements say nothing about the cluster: " + strings.Join(status.Invalid, "; ") + "; " + text
+	}
+	if len(status.Shortfalls) > 0 {
+		text = strings.Join(status.Shortfalls, "; ") + "; " + text
+	}
+	if len(status.Unready) > 0 {
+		first := status.Unready[0]
+		text += fmt.Sprintf("; %d were never Ready because of %s: %s", first.Count, first.Reason, first.Message)
 	}
 	if len(status.Errors) > 0 {
 		first := status.Errors[0]
@@ -109,7 +145,7 @@ func (x *execution) reportMeasurements(run *v1alpha1.LoadTestRun, status *v1alph
 	recorder := x.engine.recorder
 	status.Thresholds = recorder.evaluate(run.Spec.Thresholds)
 	status.Errors = recorder.failures()
-	simulator, _ := x.simulator.report(x.engine.nodes.lateKubelets(), recorder.requests.Load(), recorder.late.Load())
+	simulator, _ := x.simulatorReport()
 	status.Simulator = &simulator
 	status.Histograms, status.Series, err = recorder.encode()
 	return err
@@ -123,14 +159,19 @@ func (x *execution) reportEnd(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTe
 	if left := x.engine.recorder.leftOut(); left != "" {
 		x.note(left)
 	}
+	if waited := x.engine.recorder.delayedText(); waited != "" {
+		x.note(waited)
+	}
 	x.mu.Lock()
 	finish, failure, notes := metav1.NewTime(x.finish), x.failure, x.notes
 	x.mu.Unlock()
-	_, facts := x.simulator.report(x.engine.nodes.lateKubelets(), x.engine.recorder.requests.Load(), x.engine.recorder.late.Load())
+	_, facts := x.simulatorReport()
 	status.Progress.Step = ""
 	status.EndTime, status.Failure = &finish, failure
 	status.Invalid, status.Notes = invalidity(facts), notes
-	status.Verdict = verdictOf(failure, status.Invalid, status.Thresholds)
+	status.Unready = x.engine.pods.whys()
+	status.Shortfalls = shortfalls(run.Spec.Thresholds, &status.Progress, x.engine.pods.stuckCount(), status.Unready)
+	status.Verdict = verdictOf(status)
 	set(run, status, v1alpha1.LoadTestCleaningUp, summary(status), x.deps.Clock.Now())
 	return nil
 }
@@ -143,7 +184,7 @@ func interrupted(run *v1alpha1.LoadTestRun, now time.Time) v1alpha1.LoadTestRunS
 	if measured, err := measure.Decode(status.Histograms); err == nil {
 		status.Thresholds = measure.Evaluate(run.Spec.Thresholds, measured, status.Progress.Requests, status.Progress.Failed)
 	}
-	status.Verdict = verdictOf(status.Failure, status.Invalid, status.Thresholds)
+	status.Verdict = verdictOf(&status)
 	set(run, &status, v1alpha1.LoadTestCleaningUp, summary(&status), now)
 	return status
 }

@@ -13,42 +13,80 @@ import (
 
 func TestARunSaysWhatItsReportDoesNotHave(t *testing.T) {
 	for kinds, want := range map[int][]string{
-		64: nil,
-		70: {"6 of 70 kinds of measurements are left out, all of them of requests: one object cannot hold them all"},
+		127: nil,
+		133: {"6 of 134 kinds of measurements are left out, all of them of requests: one object cannot hold them all"},
 	} {
 		g := NewWithT(t)
 		run := &v1alpha1.LoadTestRun{}
-		x := &execution{deps: Deps{Clock: clock.RealClock{}}, simulator: newSimulator(), engine: &engine{run: run, recorder: newRecorder()}}
+		x := &execution{deps: Deps{Clock: clock.RealClock{}}, simulator: newSimulator(clock.RealClock{}), engine: &engine{
+			run: run, recorder: newRecorder(), watching: newWatchHealth(clock.RealClock{}),
+		}}
 		x.engine.pods, x.engine.nodes = newPodTracker("", x.engine.recorder.record), newNodeTracker(x.engine.recorder.record)
 		for kind := range kinds {
-			x.engine.recorder.answered("POST", fmt.Sprintf("kind%d", kind), time.Second, nil, time.Now())
+			x.engine.recorder.answered("POST", fmt.Sprintf("kind%d", kind), sentRequest{due: time.Now(), sent: time.Now()}, nil, time.Now())
 		}
 		status := &v1alpha1.LoadTestRunStatus{}
 		g.Expect(x.reportEnd(run, status)).To(Succeed())
-		g.Expect(status.Histograms).To(HaveLen(64))
+		g.Expect(status.Histograms).To(HaveLen(128), "the wait of requests is one of them")
 		g.Expect(status.Notes).To(Equal(want))
 	}
 }
 
 func TestVerdict(t *testing.T) {
 	met, missed := []v1alpha1.LoadThresholdResult{{Met: true}}, []v1alpha1.LoadThresholdResult{{Met: true}, {}}
+	late := []string{"late"}
 	for name, test := range map[string]struct {
 		failure string
 		invalid []string
+		short   []string
 		results []v1alpha1.LoadThresholdResult
 		want    v1alpha1.LoadVerdict
 	}{
-		"no thresholds":            {want: ""},
-		"all met":                  {results: met, want: v1alpha1.LoadPassed},
-		"one missed":               {results: missed, want: v1alpha1.LoadMissed},
-		"invalid":                  {invalid: []string{"late"}, results: met, want: v1alpha1.LoadInvalid},
-		"invalid, and one missed":  {invalid: []string{"late"}, results: missed, want: v1alpha1.LoadInvalid},
-		"invalid, no thresholds":   {invalid: []string{"late"}, want: v1alpha1.LoadInvalid},
-		"not in full":              {failure: "stopped", results: met, want: v1alpha1.LoadMissed},
-		"not in full, and invalid": {failure: "stopped", invalid: []string{"late"}, want: v1alpha1.LoadMissed},
+		"no thresholds":                {want: ""},
+		"all met":                      {results: met, want: v1alpha1.LoadPassed},
+		"one missed":                   {results: missed, want: v1alpha1.LoadMissed},
+		"invalid":                      {invalid: late, results: met, want: v1alpha1.LoadInvalid},
+		"invalid, and one missed":      {invalid: late, results: missed, want: v1alpha1.LoadInvalid},
+		"invalid, no thresholds":       {invalid: late, want: v1alpha1.LoadInvalid},
+		"broken off":                   {failure: "stopped", results: met, want: v1alpha1.LoadMissed},
+		"broken off, and invalid":      {failure: "stopped", invalid: late, want: v1alpha1.LoadMissed},
+		"shortfalls, no thresholds":    {short: late, want: v1alpha1.LoadMissed},
+		"shortfalls, and all met":      {short: late, results: met, want: v1alpha1.LoadMissed},
+		"shortfalls of an invalid run": {short: late, invalid: late, results: met, want: v1alpha1.LoadInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(verdictOf(test.failure, test.invalid, test.results)).To(Equal(test.want))
+			status := &v1alpha1.LoadTestRunStatus{Failure: test.failure, Invalid: test.invalid, Shortfalls: test.short, Thresholds: test.results}
+			NewWithT(t).Expect(verdictOf(status)).To(Equal(test.want))
+		})
+	}
+}
+
+func TestShortfalls(t *testing.T) {
+	errors, ready := v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadErrors}, v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady}
+	why := []v1alpha1.LoadUnready{{Reason: "Unschedulable", Count: 3, Message: "no node fits"}}
+	for name, test := range map[string]struct {
+		thresholds []v1alpha1.LoadThreshold
+		progress   v1alpha1.LoadProgress
+		stuck      int64
+		want       []string
+	}{
+		"all was done":              {nil, v1alpha1.LoadProgress{Requests: 10}, 0, nil},
+		"nothing was asked":         {[]v1alpha1.LoadThreshold{errors, ready}, v1alpha1.LoadProgress{}, 0, []string{"no request was made"}},
+		"some failed":               {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, []string{"1 of 10 requests failed"}},
+		"all failed":                {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 10}, 0, []string{"10 of 10 requests failed"}},
+		"some failed, and may":      {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, nil},
+		"some had no object":        {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Skipped: 5}, 0, []string{"5 requests were not made"}},
+		"all had no object":         {nil, v1alpha1.LoadProgress{Skipped: 5}, 0, []string{"no request was made", "5 requests were not made"}},
+		"pods were not Ready":       {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, []string{"3 of 10 pods were never Ready in 10s or more, and no threshold of PodReady says how long they may take; most often Unschedulable: no node fits"}},
+		"pods are judged otherwise": {[]v1alpha1.LoadThreshold{ready}, v1alpha1.LoadProgress{Requests: 10, PodsCreated: 10}, 3, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := shortfalls(test.thresholds, &test.progress, test.stuck, why)
+			g.Expect(got).To(HaveLen(len(test.want)))
+			for i, want := range test.want {
+				g.Expect(got[i]).To(ContainSubstring(want))
+			}
 		})
 	}
 }

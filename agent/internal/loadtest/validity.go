@@ -1,6 +1,11 @@
 package loadtest
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+)
 
 const (
 	// lateNodePercent, lateRequestPercent and saturatedPercent are how much of 100 makes a run invalid, if it is more.
@@ -10,6 +15,8 @@ const (
 	// starvedPercent is how much of 100 hollow nodes may be starved: on a machine that is busy with many of them those that get most pods
 	// are for a while, and what is measured is still the load on the cluster.
 	starvedPercent = 25
+	// busyPercent and doubtfulPercent are how busy processors, or in which part of the time saturated ones, leave a doubt.
+	busyPercent, doubtfulPercent = 90, 50
 	// shortestSaturation is how long processors have to be watched, in seconds.
 	shortestSaturation = 30
 )
@@ -22,6 +29,15 @@ type simulatorFacts struct {
 	// CPUSeconds is how long the processors were watched, and SaturatedPercent the part of it in which they were saturated.
 	CPUSeconds       float64
 	SaturatedPercent float64
+	// BusyPercent is how busy they were on average.
+	BusyPercent float64
+	// Stalls is how many times the agent stood still, and LongestStall for how long at most.
+	Stalls       int32
+	LongestStall time.Duration
+	// Interruptions is how many times its watches were interrupted. WatchLag is how late they were at most while requests were answered in
+	// time: what is late as a whole is the API server.
+	Interruptions int32
+	WatchLag      time.Duration
 }
 
 // invalidity says why a run says nothing about its cluster; empty for a valid one. It is invalid if
@@ -29,6 +45,7 @@ type simulatorFacts struct {
 //   - the kubelets of as many were late with their work queues, for the same reason;
 //   - those of more than 25 % waited for a processor all the time: their machines, or their cgroups, gave them too little;
 //   - more than 5 % of the requests were made more than a second late: the agent could not keep up;
+//   - the agent stood still for more than a second, or its watches were interrupted or late: what it has measured meanwhile is not true;
 //   - the agent's processors were saturated in more than 90 % of at least 30 seconds, and a heartbeat, a work queue or a request was late.
 //     Saturation alone says nothing: small machines are always busy while pods start.
 func invalidity(f simulatorFacts) []string {
@@ -45,6 +62,15 @@ func invalidity(f simulatorFacts) []string {
 	if int64(f.StarvedKubelets)*100 > int64(f.Nodes)*starvedPercent {
 		reasons = append(reasons, fmt.Sprintf("the kubelets of %d of %d Nodes waited for a processor all the time: the hollow nodes did not keep up. Use fewer of them, give them more, or use a larger machine", f.StarvedKubelets, f.Nodes))
 	}
+	if f.Stalls > 0 {
+		reasons = append(reasons, fmt.Sprintf("the agent stood still %s, for up to %s: it was stopped, or got no processor. Give it more, or use a larger machine", howOften(f.Stalls), measure.Round(f.LongestStall)))
+	}
+	if f.Interruptions > 0 {
+		reasons = append(reasons, fmt.Sprintf("a watch of the agent was interrupted %s, so that what happened meanwhile has wrong times. Look at the network between agent and API server", howOften(f.Interruptions)))
+	}
+	if f.WatchLag > longestLag {
+		reasons = append(reasons, fmt.Sprintf("the agent's watch of pods was up to %s behind while requests were answered in time: what is measured of pods is not true. Give the agent more processor, or look at the network", measure.Round(f.WatchLag)))
+	}
 	if f.LateRequests*100 > f.Requests*lateRequestPercent {
 		reasons = append(reasons, fmt.Sprintf("%d of %d requests were made more than a second after their time: the agent did not keep up. Ask for fewer a second, or use a larger machine", f.LateRequests, f.Requests))
 	}
@@ -52,4 +78,33 @@ func invalidity(f simulatorFacts) []string {
 		reasons = append(reasons, fmt.Sprintf("the processors of the agent's machine were saturated for %.0f %% of the time, and %d heartbeats, %d work queues and %d requests were late", f.SaturatedPercent, f.LateNodes, f.LateQueues, f.LateRequests))
 	}
 	return reasons
+}
+
+// doubts say what makes it possible that the simulator was the bottleneck, although too little for an invalid run.
+func doubts(f simulatorFacts) []string {
+	var list []string
+	if f.CPUSeconds > 0 && (f.BusyPercent >= busyPercent || f.SaturatedPercent >= doubtfulPercent) {
+		list = append(list, fmt.Sprintf("the processors of the agent's machine were busy for %.0f %%, and saturated in %.0f %% of the time: hollow nodes, or a control plane beside them, may have waited for one", f.BusyPercent, f.SaturatedPercent))
+	}
+	if f.LateNodes > 0 {
+		list = append(list, fmt.Sprintf("%d of %d Nodes had late heartbeats", f.LateNodes, f.Nodes))
+	}
+	if f.LateQueues > 0 {
+		list = append(list, fmt.Sprintf("the kubelets of %d of %d Nodes were late with pods that were due", f.LateQueues, f.Nodes))
+	}
+	if f.StarvedKubelets > 0 {
+		list = append(list, fmt.Sprintf("the kubelets of %d of %d Nodes waited for a processor all the time", f.StarvedKubelets, f.Nodes))
+	}
+	if f.LateRequests > 0 {
+		list = append(list, fmt.Sprintf("%d of %d requests were made more than a second after their time by the agent", f.LateRequests, f.Requests))
+	}
+	return list
+}
+
+// howOften says how many times something was.
+func howOften(count int32) string {
+	if count == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", count)
 }

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -31,6 +32,10 @@ func TestInvalidity(t *testing.T) {
 		"a busy machine, a late request": {simulatorFacts{Requests: 100, LateRequests: 1, CPUSeconds: 30, SaturatedPercent: 91}, []string{"processors"}},
 		"busy for 90 % of the time":      {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 30, SaturatedPercent: 90}, nil},
 		"busy, but not watched for long": {simulatorFacts{Nodes: 100, LateNodes: 1, CPUSeconds: 29, SaturatedPercent: 100}, nil},
+		"the agent stood still":          {simulatorFacts{Requests: 100, Stalls: 1, LongestStall: 9 * time.Second}, []string{"the agent stood still once, for up to 9s"}},
+		"a watch was interrupted":        {simulatorFacts{Requests: 100, Interruptions: 2}, []string{"a watch of the agent was interrupted 2 times"}},
+		"a watch was behind":             {simulatorFacts{Requests: 100, WatchLag: 2500 * time.Millisecond}, []string{"watch of pods was up to 2.5s behind"}},
+		"a watch may have been behind":   {simulatorFacts{Requests: 100, WatchLag: longestLag}, nil},
 		"everything":                     {simulatorFacts{Nodes: 10, LateNodes: 10, Requests: 10, LateRequests: 10, CPUSeconds: 60, SaturatedPercent: 100}, []string{"Nodes", "requests", "processors"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +44,29 @@ func TestInvalidity(t *testing.T) {
 			g.Expect(reasons).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				g.Expect(reasons[i]).To(ContainSubstring(want))
+			}
+		})
+	}
+}
+
+// Where processors were always busy, nobody can say that the simulator was no bottleneck.
+func TestDoubts(t *testing.T) {
+	for name, test := range map[string]struct {
+		facts simulatorFacts
+		want  []string
+	}{
+		"all is well":            {simulatorFacts{Nodes: 100, Requests: 1000, CPUSeconds: 100, BusyPercent: 60, SaturatedPercent: 20}, nil},
+		"nothing is known":       {simulatorFacts{}, nil},
+		"always busy":            {simulatorFacts{CPUSeconds: 8, BusyPercent: 100, SaturatedPercent: 100}, []string{"busy for 100 %, and saturated in 100 %"}},
+		"saturated half of time": {simulatorFacts{CPUSeconds: 8, BusyPercent: 70, SaturatedPercent: 50}, []string{"saturated in 50 %"}},
+		"one of many":            {simulatorFacts{Nodes: 100, LateNodes: 1, LateQueues: 2, StarvedKubelets: 3, Requests: 9, LateRequests: 1}, []string{"1 of 100 Nodes", "2 of 100", "3 of 100", "1 of 9"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := doubts(test.facts)
+			g.Expect(got).To(HaveLen(len(test.want)))
+			for i, want := range test.want {
+				g.Expect(got[i]).To(ContainSubstring(want))
 			}
 		})
 	}

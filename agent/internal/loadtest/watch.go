@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -70,7 +69,7 @@ func (e *engine) startWatches(ctx context.Context) error {
 		begin(e.podsOf(namespace), &corev1.Pod{}, shrinkPod, e.podHandler())
 	}
 	for resource, kind := range e.watches {
-		begin(e.objectsOf(resource), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
+		begin(e.watching.observe(e.objectsOf(resource)), &unstructured.Unstructured{}, shrinkObject, e.objectHandler(kind))
 	}
 	hollow, err := e.deps.NodeInformers.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
@@ -89,6 +88,7 @@ func (e *engine) startWatches(ctx context.Context) error {
 		}
 		return fmt.Errorf("the watches of pods and of what the templates make have not begun within %s", syncTimeout)
 	}
+	e.watching.begin()
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (e *engine) mayFollow(ctx context.Context) error {
 		return withRights(fmt.Errorf("listing pods: %w", err))
 	}
 	for resource := range e.watches {
-		if _, err := e.objectsOf(resource).(*cache.ListWatch).ListWithContext(ctx, one); err != nil {
+		if _, err := e.objectsOf(resource).ListWithContext(ctx, one); err != nil {
 			return withRights(fmt.Errorf("listing %s: %w", resource.Resource, err))
 		}
 	}
@@ -125,17 +125,17 @@ func (e *engine) watched() map[schema.GroupVersionResource]schema.GroupKind {
 
 func (e *engine) podsOf(namespace string) cache.ListerWatcher {
 	pods := e.load.Clientset.CoreV1().Pods(namespace)
-	return &cache.ListWatch{
+	return e.watching.observe(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return pods.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return pods.Watch(ctx, options)
 		},
-	}
+	})
 }
 
-func (e *engine) objectsOf(resource schema.GroupVersionResource) cache.ListerWatcher {
+func (e *engine) objectsOf(resource schema.GroupVersionResource) *cache.ListWatch {
 	objects := e.load.Dynamic.Resource(resource)
 	selector := v1alpha1.LoadTestRunUIDLabel + "=" + string(e.run.UID)
 	return &cache.ListWatch{
@@ -154,7 +154,10 @@ func (e *engine) podHandler() handler {
 	return handler{
 		observe: func(object any, _ bool) {
 			pod, now := object.(*corev1.Pod), e.deps.Clock.Now()
-			e.pods.observe(pod, now)
+			passed := e.clock.passed(pod.CreationTimestamp.Time, now)
+			if first := e.pods.observe(pod, now, passed); first && passed > longestLag {
+				e.watching.lags.add(now, passed)
+			}
 			if e.pods.own(pod) {
 				ready := podCondition(pod, corev1.PodReady) != nil || pod.Status.Phase == corev1.PodSucceeded
 				e.book.observe(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name}, ready, now)
@@ -162,7 +165,7 @@ func (e *engine) podHandler() handler {
 		},
 		gone: func(object any) {
 			pod := object.(*corev1.Pod)
-			e.pods.gone(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+			e.pods.gone(pod, e.deps.Clock.Now())
 			e.book.remove(place{pod.Labels[v1alpha1.LoadTemplateLabel], pod.Namespace, pod.Name})
 		},
 	}
@@ -212,8 +215,14 @@ func shrinkPod(object any) (any, error) {
 	small.Spec.NodeName = pod.Spec.NodeName
 	small.Spec.Containers = make([]corev1.Container, len(pod.Spec.Containers))
 	small.Status.Phase, small.Status.Conditions = pod.Status.Phase, pod.Status.Conditions
+	small.Status.Reason, small.Status.Message = pod.Status.Reason, pod.Status.Message
 	for _, status := range pod.Status.ContainerStatuses {
 		small.Status.ContainerStatuses = append(small.Status.ContainerStatuses, corev1.ContainerStatus{State: status.State})
+	}
+	if podCondition(pod, corev1.PodInitialized) == nil {
+		for _, status := range pod.Status.InitContainerStatuses {
+			small.Status.InitContainerStatuses = append(small.Status.InitContainerStatuses, corev1.ContainerStatus{State: status.State})
+		}
 	}
 	return small, nil
 }

@@ -35,12 +35,16 @@ type workQueueWatch struct {
 	paused bool
 	// processors tells whether the process gets any.
 	processors processorWait
+	// standstill tells whether the process is stopped most of the time.
+	standstill *standstill
 }
 
 func watchWorkQueue(k *kubelet.Kubelet, gate *fakecri.Gate) (*workQueueWatch, error) {
 	lock, lockErr := pointerTo[sync.Mutex](k, workQueueLock)
 	due, err := pointerTo[map[types.UID]time.Time](k, workQueueItems)
-	return &workQueueWatch{gate: gate, lock: lock, due: due, processors: processorWait{tasks: os.DirFS("/proc/self/task")}}, errors.Join(lockErr, err)
+	still := &standstill{}
+	go still.follow()
+	return &workQueueWatch{standstill: still, gate: gate, lock: lock, due: due, processors: processorWait{tasks: os.DirFS("/proc/self/task")}}, errors.Join(lockErr, err)
 }
 
 // late tells whether the kubelet does not keep up with its queue.
@@ -70,7 +74,11 @@ func (w *workQueueWatch) setCondition(_ context.Context, node *corev1.Node) erro
 		Message: "The kubelet takes pods from its work queue in time, and gets processors", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	late, starved := w.late(now), w.processors.starved(now)
-	if starved {
+	if !starved && w.standstill.stands() {
+		starved = true
+		condition.Status, condition.Reason = corev1.ConditionTrue, contract.ProcessorWait
+		condition.Message = "The hollow node stands still most of the time: it is stopped again and again, or gets no processor"
+	} else if starved {
 		condition.Status, condition.Reason = corev1.ConditionTrue, contract.ProcessorWait
 		condition.Message = "The hollow node always waits for a processor: its machine is too slow, or gives it too little"
 	}
