@@ -28,6 +28,9 @@ var (
 // Take marks dir as a fleet's, for Options.DirID. It must be missing or empty. In the end it is removed itself if it is
 // empty then, and was missing or is temporary. The error wraps ErrTaken if a fleet is there.
 func Take(dir string, temporary bool) (id string, err error) {
+	if outer := fleetAround(dir); outer != "" {
+		return "", fmt.Errorf("%w: %s is inside the directory of the fleet in %s, which would be left behind when that fleet ends", ErrUnusable, dir, outer)
+	}
 	owned, err := owneddir.Take(dir, dirKind, 0o755)
 	switch {
 	case errors.Is(err, owneddir.ErrTaken):
@@ -45,6 +48,29 @@ func Take(dir string, temporary bool) (id string, err error) {
 		err = owned.CountAsMade()
 	}
 	return owned.ID(), err
+}
+
+// fleetAround returns the directory of a fleet that dir is inside of, symbolic links followed; empty if there is none.
+func fleetAround(dir string) string {
+	// What does not exist yet is no link.
+	missing := ""
+	for {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = filepath.Join(resolved, missing)
+			break
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		missing, dir = filepath.Join(filepath.Base(dir), missing), parent
+	}
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		if Check(parent) == nil {
+			return parent
+		}
+	}
+	return ""
 }
 
 // unusable makes what a user can only remedy with another directory an ErrUnusable.

@@ -120,3 +120,21 @@ func TestAStartThatWasKilledIsClearedAway(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("another fleet is there now")))
 	g.Expect(localfleet.Check(dir)).To(Succeed())
 }
+
+// The outer fleet ends without the inner one, whose processes would run on in a directory that is left behind.
+func TestAFleetInsideTheDirectoryOfAnotherIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	outer := filepath.Join(t.TempDir(), "fleet")
+	_, err := localfleet.Take(outer, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	link := filepath.Join(t.TempDir(), "link")
+	g.Expect(os.MkdirAll(filepath.Join(outer, "c1"), 0o755)).To(Succeed())
+	g.Expect(os.Symlink(filepath.Join(outer, "c1"), link)).To(Succeed())
+	for _, inner := range []string{filepath.Join(outer, "new"), filepath.Join(outer, "c1", "a", "b"), filepath.Join(link, "new"), link} {
+		_, err := localfleet.Take(inner, false)
+		g.Expect(err).To(And(MatchError(localfleet.ErrUnusable), MatchError(ContainSubstring("inside the directory of the fleet in"))), inner)
+	}
+	g.Expect(filepath.Join(outer, "new")).NotTo(BeADirectory())
+	_, err = localfleet.Take(outer+"-2", false)
+	g.Expect(err).NotTo(HaveOccurred(), "beside it")
+}
