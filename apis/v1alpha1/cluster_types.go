@@ -139,7 +139,7 @@ type ClusterHealthCheck struct {
 	// +required
 	Type string `json:"type"`
 	// deployment of the workload cluster whose replicas are all to be available. While it does not exist, the condition is
-	// False.
+	// False; while it is scaled to 0, Unknown.
 	// +required
 	Deployment DeploymentReference `json:"deployment"`
 }

@@ -184,6 +184,8 @@ const (
 	// ReasonMinimumReplicasAvailable and ReasonMinimumReplicasUnavailable are those of apps/v1.
 	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+	// ReasonScaledToZero: a Deployment asks for no replica, so that its health cannot be told.
+	ReasonScaledToZero = "ScaledToZero"
 	// ReasonScalingUp and ReasonScalingDown: there are fewer or more Machines than spec.replicas.
 	ReasonScalingUp   = "ScalingUp"
 	ReasonScalingDown = "ScalingDown"
@@ -299,6 +301,9 @@ const (
 	ReasonDrained             = "Drained"
 	ReasonDrainTimedOut       = "DrainTimedOut"
 	ReasonMisconfiguredBudget = "MisconfiguredBudget"
+	// ReasonPodsComeBack: the owner of evicted pods makes new ones on the same Node, which tolerate that it is cordoned. They are
+	// evicted again less and less often.
+	ReasonPodsComeBack = "PodsComeBack"
 	ReasonAwaitingHook        = "AwaitingHook"
 	// ReasonSufficientPods and ReasonInsufficientPods are those of the condition of the same name of a PodDisruptionBudget.
 	ReasonSufficientPods   = "SufficientPods"

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -42,12 +43,19 @@ func (c *Checker) budgets(ctx context.Context, namespace string, now time.Time) 
 	})
 	var named []string
 	for _, candidate := range c.candidates(list.Items, now) {
-		covers, err := c.covers(ctx, candidate.budget, nodes)
+		pods, err := c.covered(ctx, candidate.budget, nodes)
 		if err != nil {
 			return metav1.Condition{}, err
 		}
-		if covers {
-			named = append(named, fmt.Sprintf("PodDisruptionBudget %s/%s %s", candidate.budget.Namespace, candidate.budget.Name, candidate.why))
+		why, err := c.refusal(ctx, pods)
+		if err != nil {
+			return metav1.Condition{}, err
+		}
+		if why == refusedForNow && candidate.never != "" {
+			why = candidate.never
+		}
+		if why != "" {
+			named = append(named, fmt.Sprintf("PodDisruptionBudget %s/%s %s", candidate.budget.Namespace, candidate.budget.Name, why))
 		}
 		if len(named) > mostNamed {
 			named[mostNamed] = "and there are more"
@@ -60,10 +68,14 @@ func (c *Checker) budgets(ctx context.Context, namespace string, now time.Time) 
 	return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInsufficientPods, Message: strings.Join(named, "; ")}, nil
 }
 
-// candidate is a budget that has allowed no disruption for long enough.
+// refusedForNow is said of a budget that may allow a disruption later.
+const refusedForNow = "allows no disruption for now"
+
+// candidate is a budget that has counted no disruption as allowed for long enough. Whether it holds a pod is another question.
 type candidate struct {
 	budget *policyv1.PodDisruptionBudget
-	why    string
+	// never is why it will not allow one later either, unless it is changed; empty if it may.
+	never string
 }
 
 // candidates are those of all budgets, which it remembers.
@@ -84,17 +96,30 @@ func (c *Checker) candidates(all []policyv1.PodDisruptionBudget, now time.Time) 
 		if why := drain.Never(budget); why != "" {
 			found = append(found, candidate{budget, why})
 		} else if now.Sub(since) >= settle {
-			found = append(found, candidate{budget, "allows no disruption for now"})
+			found = append(found, candidate{budget, uncounted(budget)})
 		}
 	}
 	return found
 }
 
-// exhausted tells whether a budget allows no eviction of its pods now. One whose status is not of its present spec is not
-// known to.
+// exhausted tells whether a budget counts no disruption as allowed now. One that counts no pod, or that the disruption controller
+// has not looked at since its last change, may hold pods as well.
 func exhausted(budget *policyv1.PodDisruptionBudget) bool {
-	status := &budget.Status
-	return status.ObservedGeneration == budget.Generation && status.DisruptionsAllowed == 0 && status.ExpectedPods > 0
+	return budget.Status.DisruptionsAllowed == 0 || budget.Status.ObservedGeneration != budget.Generation
+}
+
+// uncounted says why a budget holds pods that it does not count; empty if it counts them.
+func uncounted(budget *policyv1.PodDisruptionBudget) string {
+	allowed := meta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	switch {
+	case allowed != nil && allowed.Reason == policyv1.SyncFailedReason:
+		return "cannot be computed, and so allows no disruption (" + allowed.Message + ")"
+	case budget.Status.ObservedGeneration != budget.Generation:
+		return "has not been looked at by the cluster's disruption controller, and so allows no disruption"
+	case budget.Status.ExpectedPods == 0:
+		return "allows no disruption of pods without a controller, which it cannot count: give it a number as minAvailable"
+	}
+	return ""
 }
 
 // ownNodes are the names of the Nodes of the cluster's Machines.
@@ -112,23 +137,29 @@ func (c *Checker) ownNodes(ctx context.Context, namespace string) (sets.Set[stri
 	return names, nil
 }
 
-// covers tells whether a budget selects a pod that a drain of one of nodes would evict.
-func (c *Checker) covers(ctx context.Context, budget *policyv1.PodDisruptionBudget, nodes sets.Set[string]) (bool, error) {
+// covered are pods that a budget selects and a drain of one of nodes would evict, some of each class.
+func (c *Checker) covered(ctx context.Context, budget *policyv1.PodDisruptionBudget, nodes sets.Set[string]) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil || budget.Spec.Selector == nil || nodes.Len() == 0 {
-		return false, nil //nolint:nilerr // such a selector selects no pod
+		return nil, nil //nolint:nilerr // such a selector selects no pod
 	}
 	options := metav1.ListOptions{LabelSelector: selector.String(), Limit: page}
+	var found []corev1.Pod
+	counts := map[class]int{}
 	for {
 		pods, err := c.Target.CoreV1().Pods(budget.Namespace).List(ctx, options)
 		if err != nil {
-			return false, fmt.Errorf("listing the pods of disruption budget %s/%s: %w", budget.Namespace, budget.Name, err)
+			return nil, fmt.Errorf("listing the pods of disruption budget %s/%s: %w", budget.Namespace, budget.Name, err)
 		}
-		if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return nodes.Has(pod.Spec.NodeName) && evictable(&pod) }) {
-			return true, nil
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if of := classOf(pod); nodes.Has(pod.Spec.NodeName) && evictable(pod) && counts[of] < mostAsked {
+				counts[of]++
+				found = append(found, *pod)
+			}
 		}
-		if options.Continue = pods.Continue; options.Continue == "" {
-			return false, nil
+		if options.Continue = pods.Continue; options.Continue == "" || counts[ready] == mostAsked {
+			return found, nil
 		}
 	}
 }

@@ -315,7 +315,8 @@ func TestAvailability(t *testing.T) {
 		"all are available":        {ptr.To[int32](3), 2, 2, 3, "True", v1alpha1.ReasonMinimumReplicasAvailable},
 		"more are, in an update":   {ptr.To[int32](3), 2, 2, 4, "True", v1alpha1.ReasonMinimumReplicasAvailable},
 		"one is not":               {ptr.To[int32](3), 2, 2, 2, "False", v1alpha1.ReasonMinimumReplicasUnavailable},
-		"none is asked for":        {ptr.To[int32](0), 2, 2, 0, "True", v1alpha1.ReasonMinimumReplicasAvailable},
+		"none is asked for":        {ptr.To[int32](0), 2, 2, 0, "Unknown", v1alpha1.ReasonScaledToZero},
+		"none, and it runs still":  {ptr.To[int32](0), 3, 2, 1, "Unknown", v1alpha1.ReasonScaledToZero},
 		"one is the default":       {nil, 2, 2, 0, "False", v1alpha1.ReasonMinimumReplicasUnavailable},
 		"of an earlier generation": {ptr.To[int32](3), 3, 2, 3, "Unknown", v1alpha1.ReasonPending},
 	} {

@@ -29,6 +29,11 @@ func (c *Checker) deployment(ctx context.Context, ref v1alpha1.DeploymentReferen
 func availability(name string, found *appsv1.Deployment) metav1.Condition {
 	desired := v1alpha1.DesiredReplicas(found.Spec.Replicas)
 	switch {
+	case desired == 0:
+		return metav1.Condition{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonScaledToZero,
+			Message: name + " is scaled to 0: nothing runs that could be healthy; scale it up, or remove the check from spec.healthChecks",
+		}
 	case found.Status.ObservedGeneration != found.Generation:
 		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: name + " has a spec that its controller has not looked at yet"}
 	case int(found.Status.AvailableReplicas) < desired:

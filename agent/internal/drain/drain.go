@@ -3,8 +3,8 @@
 // kubectl's drain library.
 //
 // A drain takes no worker: each Round evicts what can be evicted now and says what is left. The caller looks
-// again a while later, until nothing is left or until its time is over; policy.go judges both. Nothing is
-// remembered between two rounds.
+// again a while later, until nothing is left or until its time is over; policy.go judges both. What is remembered
+// between two rounds only spares work: which pods were tried, and whose pods come back (refill.go).
 package drain
 
 import (
@@ -50,12 +50,14 @@ type Drainer struct {
 	// tried has, by the name of a Node that is being drained, the UIDs of its pods whose eviction the API server has
 	// answered. It is only a memory: after a restart each pod is tried once more.
 	tried map[string]sets.Set[types.UID]
+	// refills has, by the name of such a Node, what is known of owners that make new pods there.
+	refills map[string]*refills
 }
 
 // New returns a Drainer. Its client must be gated: each eviction passes the freeze gate. ledger tells which times do
 // not count.
 func New(client kubernetes.Interface, clock clock.PassiveClock, ledger freeze.Downtime) *Drainer {
-	return &Drainer{client: client, clock: clock, ledger: ledger, tried: map[string]sets.Set[types.UID]{}}
+	return &Drainer{client: client, clock: clock, ledger: ledger, tried: map[string]sets.Set[types.UID]{}, refills: map[string]*refills{}}
 }
 
 // Forget forgets a Node that is drained no more.
@@ -63,6 +65,17 @@ func (d *Drainer) Forget(node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.tried, node)
+	delete(d.refills, node)
+}
+
+// refillsOn returns what is known of the owners of the pods of a Node. One Node is drained by one worker at a time.
+func (d *Drainer) refillsOn(node string) *refills {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refills[node] == nil {
+		d.refills[node] = &refills{}
+	}
+	return d.refills[node]
 }
 
 // triedOn returns the pods of a Node that have been tried in this or an earlier round. One Node is drained by one worker
@@ -93,6 +106,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	for i := range leaving {
 		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
 	}
+	evict = d.refillsOn(node.Name).holdBack(evict, leaving, d.clock.Now(), &round)
 	tried := d.triedOn(node.Name)
 	refused, err := evictAll(ctx, helper, untriedFirst(fromAnywhere(evict), tried), tried, &round)
 	if err != nil {

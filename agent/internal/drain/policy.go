@@ -40,6 +40,8 @@ type Round struct {
 	Refused []Refusal
 	// Misconfigured are the budgets that will never allow an eviction of a refused pod.
 	Misconfigured []Budget
+	// Returning are the owners whose pods come back to the Node.
+	Returning []Returning
 	// More: the round ended before its pods did. It had evicted enough, or some of Refused have not been tried at all.
 	More bool
 }
@@ -95,6 +97,9 @@ func Evaluate(round Round, elapsed, timeout time.Duration) Report {
 	if len(round.Misconfigured) > 0 {
 		report.Reason = v1alpha1.ReasonMisconfiguredBudget
 		report.Message = sentences(round.Misconfigured) + ": change it, or the drain ends with its timeout; " + report.Message
+	} else if len(round.Returning) > 0 {
+		report.Reason = v1alpha1.ReasonPodsComeBack
+		report.Message = comeBack(round.Returning) + "; " + report.Message
 	} else if len(round.Refused) > 0 {
 		slices.SortFunc(round.Refused, func(a, b Refusal) int { return cmp.Compare(a.Pod, b.Pod) })
 		report.Message += ": " + round.Refused[0].Why
@@ -136,6 +141,18 @@ func sentences(budgets []Budget) string {
 		words = append(words, fmt.Sprintf("PodDisruptionBudget %s %s", budget.Name, budget.Why))
 	}
 	return strings.Join(words, "; ")
+}
+
+// comeBack says whose pods come back, and what to do.
+func comeBack(owners []Returning) string {
+	var words []string
+	for _, owner := range owners[:min(len(owners), maxNamed)] {
+		words = append(words, owner.String())
+	}
+	if more := len(owners) - maxNamed; more > 0 {
+		words = append(words, fmt.Sprintf("so do those of %d more", more))
+	}
+	return strings.Join(words, "; ") + ": keep them off the Node, or scale their owner down, or the drain ends with its timeout"
 }
 
 func clamp(d, least, most time.Duration) time.Duration { return max(least, min(d, most)) }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -125,7 +128,16 @@ func reads(request *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	}
-	return false
+	return triesEviction(request)
+}
+
+var evictions = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/pods/[^/]+/eviction$`)
+
+// triesEviction tells whether a request asks whether a pod could be evicted, and evicts none: the API server refuses a dry run
+// whose body says otherwise.
+func triesEviction(request *http.Request) bool {
+	return request.Method == http.MethodPost && evictions.MatchString(request.URL.Path) &&
+		slices.Equal(request.URL.Query()["dryRun"], []string{metav1.DryRunAll})
 }
 
 // writes tells whether a request creates or changes an object, and does not delete one.

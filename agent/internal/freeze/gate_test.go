@@ -268,6 +268,32 @@ func (s *served) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
+// Only what the API server itself takes for a dry run of an eviction passes.
+func TestADryRunOfAnEvictionPassesWhileFrozen(t *testing.T) {
+	for target, want := range map[string]int{
+		"POST /api/v1/namespaces/a/pods/b/eviction?dryRun=All":         1,
+		"POST /api/v1/namespaces/a/pods/b/eviction":                    0,
+		"POST /api/v1/namespaces/a/pods/b/eviction?dryRun=":            0,
+		"POST /api/v1/namespaces/a/pods/b/eviction?dryRun=All&dryRun=": 0,
+		"DELETE /api/v1/namespaces/a/pods/b?dryRun=All":                0,
+		"POST /api/v1/namespaces/a/pods?dryRun=All":                    0,
+	} {
+		inner := &served{}
+		method, path, _ := strings.Cut(target, " ")
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: frozenGate().RoundTripper(inner)}).Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		if len(inner.methods) != want {
+			t.Errorf("%s: sent %d times, want %d", target, len(inner.methods), want)
+		}
+	}
+}
+
 func TestRoundTripperOnlyReadsWhileFrozen(t *testing.T) {
 	inner := &served{}
 	client := &http.Client{Transport: frozenGate().RoundTripper(inner)}

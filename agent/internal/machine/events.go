@@ -55,7 +55,7 @@ func storyOf(before, after v1alpha1.MachineStatus) []reconciler.Event {
 		switch drained.Reason {
 		case v1alpha1.ReasonDraining, v1alpha1.ReasonAwaitingHook, v1alpha1.ReasonThawLimited:
 			story = append(story, reconciler.NormalEvent(drained.Reason, "Drain", drained.Message))
-		case v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonMisconfiguredBudget:
+		case v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonMisconfiguredBudget, v1alpha1.ReasonPodsComeBack:
 			story = append(story, reconciler.WarningEvent(drained.Reason, "Drain", drained.Message))
 		}
 	}

@@ -56,7 +56,7 @@ func nodeConflict(status v1alpha1.MachineStatus) bool {
 // needsAPerson tells whether a drain goes on, or went, in a way that an operator should know of.
 func needsAPerson(status v1alpha1.MachineStatus) bool {
 	reason := reasonOf(status, v1alpha1.MachineDrainedCondition)
-	return reason == v1alpha1.ReasonMisconfiguredBudget || reason == v1alpha1.ReasonDrainTimedOut
+	return reason == v1alpha1.ReasonMisconfiguredBudget || reason == v1alpha1.ReasonPodsComeBack || reason == v1alpha1.ReasonDrainTimedOut
 }
 
 func ready(status v1alpha1.MachineStatus) metav1.ConditionStatus {
