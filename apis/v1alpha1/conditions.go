@@ -304,7 +304,7 @@ const (
 	// ReasonPodsComeBack: the owner of evicted pods makes new ones on the same Node, which tolerate that it is cordoned. They are
 	// evicted again less and less often.
 	ReasonPodsComeBack = "PodsComeBack"
-	ReasonAwaitingHook        = "AwaitingHook"
+	ReasonAwaitingHook = "AwaitingHook"
 	// ReasonSufficientPods and ReasonInsufficientPods are those of the condition of the same name of a PodDisruptionBudget.
 	ReasonSufficientPods   = "SufficientPods"
 	ReasonInsufficientPods = "InsufficientPods"
