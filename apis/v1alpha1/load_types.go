@@ -85,7 +85,7 @@ type LoadTemplate struct {
 	Name string `json:"name"`
 	// object is the manifest as YAML, in which {{.Name}} and {{.Namespace}} of the object are replaced, {{.Index}}, its number among
 	// those of the template in its namespace from 0, {{.Iteration}} of the step, and {{.Run}}. Of Go's text/template there are also if
-	// and else, and the functions eq, ne, lt, le, gt, ge, add and mod. Name and namespace are set in any case, and a label by which the
+	// and else, and the functions eq, ne, lt, le, gt, ge, add, mod and div. Name and namespace are set in any case, and a label by which the
 	// run finds its objects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384

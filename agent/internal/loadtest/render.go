@@ -26,6 +26,12 @@ var functions = map[string]func(args []any) (any, error){
 		}
 		return a % b, nil
 	}),
+	"div": onNumbers(func(a, b int64) (any, error) {
+		if b == 0 {
+			return nil, errors.New("division by 0")
+		}
+		return a / b, nil
+	}),
 }
 
 func onNumbers(do func(a, b int64) (any, error)) func([]any) (any, error) {

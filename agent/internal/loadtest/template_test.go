@@ -37,9 +37,9 @@ func TestTemplates(t *testing.T) {
 
 func TestTemplatesDecideByIndex(t *testing.T) {
 	g := NewWithT(t)
-	parsed, err := parseText("t", `{{/* nothing */}}{{if eq (mod .Index 3) 1}}one{{else if gt .Index 4}}many{{else}}{{.Name}} {{add .Index 1}} {{"x"}} {{lt .Index 2}}{{end}}`)
+	parsed, err := parseText("t", `{{/* nothing */}}{{if eq (mod .Index 3) 1}}one{{else if gt .Index 4}}many{{else}}{{.Name}} {{add .Index 1}} {{"x"}} {{lt .Index 2}} {{div .Index 3}}{{end}}`)
 	g.Expect(err).NotTo(HaveOccurred())
-	for index, want := range []string{"n 1 x true", "one", "n 3 x false", "n 4 x false", "one", "many"} {
+	for index, want := range []string{"n 1 x true 0", "one", "n 3 x false 0", "n 4 x false 1", "one", "many"} {
 		got, err := parsed.execute(map[string]any{"Index": int64(index), "Name": "n"})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(got)).To(Equal(want))
@@ -66,6 +66,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"a function without arguments":   {"{{eq .Index}}", "two arguments"},
 		"no numbers":                     {"{{mod .Name 2}}", "not two numbers"},
 		"a division by 0":                {"{{mod .Index 0}}", "division by 0"},
+		"a quotient by 0":                {"{{div .Index 0}}", "division by 0"},
 		"nothing":                        {"", "apiVersion and kind"},
 	} {
 		t.Run(name, func(t *testing.T) {

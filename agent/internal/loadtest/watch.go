@@ -20,7 +20,8 @@ import (
 )
 
 // rights says what gives an agent the rights to load tests.
-const rights = "apply config/rbac/agent-load-tests in the cluster, or set loadTests.enabled of the agent's chart"
+const rights = "apply config/rbac/agent-load-tests in the cluster, or set loadTests.enabled of the agent's chart; for a kind that is not " +
+	"in there, bind a ClusterRole of your own to the agent: see Rights in docs/load-tests.md"
 
 // withRights adds to an error of a missing right what gives it.
 func withRights(err error) error {

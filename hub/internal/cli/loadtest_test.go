@@ -267,16 +267,30 @@ func TestAReportIsWrittenComparedAndImported(t *testing.T) {
 	f.fails(2, "want a percentage", "loadtest compare NAME --tolerance some --baseline "+faster)
 	f.fails(3, "not found", "loadtest report no-such-test")
 	f.fails(2, "want one of text, html, json, junit", "loadtest report NAME -o pdf")
+}
 
-	f.Expect(os.WriteFile(filepath.Join(dir, "pod.yml"), []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: main, image: pause}]}\n"), 0o600)).To(Succeed())
-	config := filepath.Join(dir, "burn.yml")
-	f.Expect(os.WriteFile(config, []byte("jobs:\n- {name: density, jobIterations: 3, qps: 2, hooks: [], objects: [{objectTemplate: pod.yml}]}\n"), 0o600)).To(Succeed())
+func TestAnImportThatLeavesSomethingOutFailsAndWritesTheRest(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		f.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())
+		return filepath.Join(dir, name)
+	}
+	write("pod.yml", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"p-{{.Replica}}\"}\nspec: {containers: [{name: main, image: pause}]}\n")
+	write("random.yml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {a: {{ randAlphaNum 8 }}}\n")
+	config := write("burn.yml", "global: {gc: true}\njobs:\n- {name: density, jobIterations: 3, qps: 2, burst: 1, hooks: [], objects: [{objectTemplate: pod.yml}, {objectTemplate: random.yml}]}\n")
 	r := f.hollow("loadtest import " + config)
+	f.Expect(r.code).To(Equal(1))
+	f.Expect(r.errOut).To(And(ContainSubstring("left out: jobs[0].objects[1]: 3 Secret objects: random.yml has {{ randAlphaNum 8 }}"), ContainSubstring("changed: jobs[0].hooks"),
+		ContainSubstring("1 lines above begin with")))
+	imported := write("imported.yaml", r.out)
+	f.Expect(f.succeeds("loadtest run --no-wait --name "+f.name+" -f "+imported)).To(ContainSubstring("created"), "the API server takes it as it is")
+
+	config = write("burn.yml", "global: {gc: true}\njobs:\n- {name: density, jobIterations: 3, qps: 2, burst: 1, objects: [{objectTemplate: pod.yml}]}\n")
+	r = f.hollow("loadtest import " + config)
 	f.Expect(r.code).To(BeZero(), r.errOut)
-	f.Expect(r.errOut).To(ContainSubstring("jobs[0].hooks: not supported"))
-	imported := filepath.Join(dir, "imported.yaml")
-	f.Expect(os.WriteFile(imported, []byte(r.out), 0o600)).To(Succeed())
-	f.Expect(f.succeeds("loadtest run --no-wait --name "+f.name+"-2 -f "+imported)).To(ContainSubstring("created"), "the API server takes it as it is")
-	f.Expect(os.WriteFile(config, []byte("jobs: []\n"), 0o600)).To(Succeed())
-	f.fails(1, "has no jobs", "loadtest import "+config)
+	f.Expect(r.errOut).To(BeEmpty())
+	f.Expect(f.hollow("loadtest import " + write("burn.yml", "jobs: []\n")).out).To(BeEmpty())
+	f.fails(1, "at least one job", "loadtest import "+config)
+	f.fails(1, "this is a manifest of a LoadTest", "loadtest import "+write("other.yml", "apiVersion: example.com/v1\nkind: LoadTest\n"))
 }

@@ -18,8 +18,16 @@ func newImport(hub *cmdutil.Hub) *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "Make a LoadTest of a configuration of kube-burner",
 		Long: `Read a configuration of kube-burner with its object templates, and write a LoadTest that does the same to standard output: each job
-becomes a step, and its churn another one. Each setting that a LoadTest does not have is named on standard error. No cluster is
-asked. docs/load-tests.md has a table of terms.`,
+becomes a step, and its churn another one. No cluster is asked.
+
+Everything that the LoadTest does in another way is named on standard error, a line each, which begins with what became of it:
+  left out   part of the load, or a threshold, is not carried out
+  changed    it is carried out, but not as kube-burner does it
+  needs      it is carried out once you have done something in the clusters
+  ignored    it has no influence on the load
+
+The exit code is 1 if something is left out; the LoadTest is written all the same, with the rest. It is 1 as well, and nothing is
+written, if the file is not a configuration of kube-burner, or nothing is left of it. docs/load-tests.md has a table of terms.`,
 		Example: `  kubectl hollow loadtest import kubelet-density.yml > loadtest.yaml
   kubectl hollow loadtest run -f loadtest.yaml`,
 		Args: cmdutil.OneName,
@@ -28,14 +36,22 @@ asked. docs/load-tests.md has a table of terms.`,
 			if err != nil {
 				return fmt.Errorf("reading the configuration: %w", err)
 			}
-			test, notes, err := kubeburner.Convert(text, os.DirFS(filepath.Dir(args[0])))
-			for _, note := range notes {
-				hub.Note("%s", note)
+			result, err := kubeburner.Convert(text, os.DirFS(filepath.Dir(args[0])))
+			if result != nil {
+				for _, note := range result.Notes {
+					hub.Note("%s", note)
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			return printManifest(hub, test)
+			if err := printManifest(hub, result.Test); err != nil {
+				return err
+			}
+			if left := result.LeftOut(); left > 0 {
+				return fmt.Errorf("the LoadTest does not have all of %s: %d lines above begin with \"%s\"", args[0], left, kubeburner.LeftOut)
+			}
+			return nil
 		},
 	}
 }

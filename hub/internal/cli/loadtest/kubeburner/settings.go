@@ -2,12 +2,16 @@ package kubeburner
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
 
-// settings are what a part of the configuration says. What is read is taken out, so that the rest can be named.
+// settings are what a part of the configuration says. What is read is taken out, so that the rest can be named. A value of another
+// type than the one that is wanted is named too.
 type settings struct {
+	c    *conversion
 	path string
 	left map[string]any
 }
@@ -21,19 +25,35 @@ func (s settings) take(name string) any {
 	return value
 }
 
+// wrong notes a value that is not of the wanted type.
+func (s settings) wrong(name, wanted string, value any) {
+	s.c.note(Changed, s.at(name), "%v is not %s: kube-burner refuses it, and here it counts as not set", value, wanted)
+}
+
 func (s settings) section(name string) settings {
-	inner, _ := s.take(name).(map[string]any)
-	if inner == nil {
+	value := s.take(name)
+	inner, isMap := value.(map[string]any)
+	if !isMap {
+		if value != nil {
+			s.wrong(name, "a map", value)
+		}
 		inner = map[string]any{}
 	}
-	return settings{s.at(name), inner}
+	return settings{s.c, s.at(name), inner}
 }
 
 func (s settings) list(name string) (list []settings) {
-	items, _ := s.take(name).([]any)
+	value := s.take(name)
+	items, isList := value.([]any)
+	if !isList && value != nil {
+		s.wrong(name, "a list", value)
+	}
 	for i, item := range items {
-		if inner, is := item.(map[string]any); is {
-			list = append(list, settings{fmt.Sprintf("%s[%d]", s.at(name), i), inner})
+		at := fmt.Sprintf("%s[%d]", s.at(name), i)
+		if inner, isMap := item.(map[string]any); isMap {
+			list = append(list, settings{s.c, at, inner})
+		} else {
+			s.c.note(LeftOut, at, "%v is not a map", item)
 		}
 	}
 	return list
@@ -43,57 +63,76 @@ func (s settings) text(name string) string {
 	switch value := s.take(name).(type) {
 	case nil:
 		return ""
-	case string:
-		return value
+	case map[string]any, []any:
+		s.wrong(name, "a text", value)
+		return ""
 	default:
-		return fmt.Sprint(value)
+		return plain(value)
 	}
 }
 
-// number reads a number; one that is none is named.
-func (s settings) number(name string, otherwise float64, c *conversion) float64 {
+func (s settings) number(name string, otherwise float64) float64 {
 	switch value := s.take(name).(type) {
 	case nil:
 	case float64:
 		return value
 	default:
-		c.note("%s: %v is no number: %v is used", s.at(name), value, otherwise)
+		s.wrong(name, "a number", value)
 	}
 	return otherwise
 }
 
-func (s settings) truth(name string) (value, set bool) {
-	value, set = s.take(name).(bool)
-	return value, set
+// count reads a whole number.
+func (s settings) count(name string, otherwise int) int {
+	value := s.number(name, float64(otherwise))
+	const most = 1 << 30
+	if value != float64(int(value)) || value > most {
+		s.wrong(name, "a whole number", value)
+		return otherwise
+	}
+	return int(value)
 }
 
-// duration reads a duration; one that is none is named.
-func (s settings) duration(name string, c *conversion) time.Duration {
+func (s settings) truth(name string, otherwise bool) bool {
+	switch value := s.take(name).(type) {
+	case nil:
+	case bool:
+		return value
+	default:
+		s.wrong(name, "true or false", value)
+	}
+	return otherwise
+}
+
+func (s settings) duration(name string) time.Duration {
 	text := s.text(name)
 	if text == "" || text == "0" {
 		return 0
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil || value < 0 {
-		c.note("%s: %q is no duration", s.at(name), text)
+		s.wrong(name, "a duration such as 5m", text)
 		return 0
 	}
 	return value
 }
 
-func (s settings) peekText(name string) string {
-	text, _ := s.left[name].(string)
-	return text
+func (s settings) has(name string) bool { return s.left[name] != nil }
+
+// ofReports are settings of kube-burner's reports and preparations. They have no influence on the load.
+var ofReports = []string{
+	"alertProfile", "bearerToken", "esIndex", "gcMetrics", "gcTimeout", "indexerConfig", "metricsAggregate", "metricsClosing", "metricsDirectory", "metricsEndpoint",
+	"metricsEndpoints", "metricsProfile", "pprofTargets", "preLoadImages", "preLoadNodeLabels", "preLoadPeriod", "preloadNodeLabels", "prometheusURL", "quantilesIndexer",
+	"skipIndexing", "timeseriesIndexer", "writeToFile",
 }
 
-func (s settings) peekNumber(name string, otherwise int) int {
-	if number, is := s.left[name].(float64); is {
-		return int(number)
+// nameRest names what was not read.
+func (s settings) nameRest() {
+	for _, name := range slices.Sorted(maps.Keys(s.left)) {
+		if slices.Contains(ofReports, name) {
+			s.c.note(Ignored, s.at(name), "a LoadTest has no such setting")
+		} else {
+			s.c.note(Changed, s.at(name), "a LoadTest has no such setting: the load is made without it")
+		}
 	}
-	return otherwise
-}
-
-func (s settings) peekFalse(name string) bool {
-	value, set := s.left[name].(bool)
-	return set && !value
 }
