@@ -63,7 +63,7 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 	f.Expect(planned).To(MatchRegexp(`1 +canary +` + f.clusters[0].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +at once`))
 	f.Expect(planned).To(MatchRegexp(`2 +- +` + f.clusters[1].Name + ` +v1.36.2 +v1.37.1 +v1.37.1 +later`))
 	f.Expect(planned).To(ContainSubstring("(dry run)"))
-	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.38.0 --dry-run")).To(ContainSubstring("upgrade the cluster's API server"))
+	f.Expect(f.stops(4, "it can start in none of its 2 clusters", "upgrade fleet/NAME --kubelet v1.38.0 --dry-run")).To(ContainSubstring("upgrade the cluster's API server"))
 	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "a dry run writes nothing")
 
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")).To(ContainSubstring("upgraded from kubelet v1.36.2 to v1.37.1"))
@@ -221,7 +221,8 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.errOut).To(ContainSubstring("Nothing begins for now: spec.paused is set"))
 	f.reconcile()
-	f.Expect(f.succeeds("rollout status fleet/NAME --watch=false")).To(ContainSubstring("is paused, 0 of 2 clusters updated"))
+	f.Expect(f.stops(4, "rollout resume machinefleet", "rollout status fleet/NAME --watch=false")).To(ContainSubstring("is paused, 0 of 2 clusters updated"))
+	f.Expect(f.stops(4, "rollout resume machinefleet", "rollout status fleet/NAME")).To(ContainSubstring("is paused"), "it does not wait")
 	f.Expect(f.succeeds("rollout resume fleet/NAME")).To(ContainSubstring("resumed"))
 }
 

@@ -34,7 +34,7 @@ func newBars(s *subject, terminal io.Writer) *bars {
 
 func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
 	counts := &fleet.Status.Clusters
-	text := fmt.Sprintf("%d of %d updated", counts.Updated, counts.Selected)
+	text := fmt.Sprintf("%d of %d updated", counts.Updated, total(counts))
 	if fleet.Status.Waves > 0 {
 		text = fmt.Sprintf("wave %d of %d, %s", fleet.Status.CurrentWave, fleet.Status.Waves, text)
 	}
@@ -47,7 +47,7 @@ func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
 		}
 	}
 	b.text = now.text
-	b.all.Show(int64(counts.Updated), int64(counts.Selected), now.done, text)
+	b.all.Show(int64(counts.Updated), int64(total(counts)), now.done, text)
 }
 
 func (b *bars) cluster(state clusterState) {

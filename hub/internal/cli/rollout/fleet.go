@@ -20,10 +20,10 @@ func progressOfFleet(fleet *v1alpha1.MachineFleet) progress {
 	counts := &status.Clusters
 	switch {
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete && counts.Failed > 0:
-		text := fmt.Sprintf("has rolled out, but %d of %d clusters failed", counts.Failed, counts.Selected)
+		text := fmt.Sprintf("has rolled out, but %d of %d clusters failed", counts.Failed, total(counts))
 		return progress{text: text, err: cmdutil.Timeout("machinefleet %s %s: %s", fleet.Name, text, status.Message)}
 	case progressing.Reason == v1alpha1.ReasonRolloutComplete:
-		return progress{text: fmt.Sprintf("has rolled out: %d of %d clusters updated", counts.Updated, counts.Selected), done: true}
+		return progress{text: fmt.Sprintf("has rolled out: %d of %d clusters updated", counts.Updated, total(counts)), done: true}
 	case progressing.Reason == v1alpha1.ReasonTooManyFailures:
 		return progress{text: "has stopped", err: cmdutil.Timeout("machinefleet %s has stopped: %s", fleet.Name, progressing.Message)}
 	case progressing.Reason == v1alpha1.ReasonAborted:
@@ -33,7 +33,11 @@ func progressOfFleet(fleet *v1alpha1.MachineFleet) progress {
 	case progressing.Status == metav1.ConditionFalse, progressing.Reason == v1alpha1.ReasonNoClusterSelected:
 		return progress{text: "is refused", err: cmdutil.Refusal("machinefleet %s does not roll out: %s", fleet.Name, progressing.Message)}
 	case progressing.Reason == v1alpha1.ReasonPaused:
-		return progress{text: fmt.Sprintf("is paused, %d of %d clusters updated", counts.Updated, counts.Selected)}
+		return progress{text: fmt.Sprintf("is paused, %d of %d clusters updated", counts.Updated, total(counts)), err: cmdutil.Refusal(
+			"machinefleet %s does not roll out: it is paused: kubectl hollow rollout resume machinefleet %s", fleet.Name, fleet.Name)}
+	}
+	if refused := refusalOf("machinefleet "+fleet.Name, status.Conditions); refused != nil {
+		return progress{text: "is stalled", err: refused}
 	}
 	return progress{text: progressing.Message}
 }

@@ -26,8 +26,8 @@ stop the rollout.
 
 The exit code is 5 when the rollout makes no progress for longer than spec.progressDeadlineSeconds, when more clusters of a
 MachineFleet have failed than its strategy allows, when it was aborted or rolled back, or when the rollout is not complete after
---timeout. It is 4 when it cannot go on until a user changes something, such as a kubelet version that a cluster does not
-support.`,
+--timeout. It is 4 when it cannot continue until a user changes something: the object is Stalled or paused, for instance because a
+cluster does not support the kubelet version or a MachineClass is missing.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
@@ -81,7 +81,7 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.arguments())
 		return err
 	}
-	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.progress().text)
+	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.withReason(s.progress().text))
 }
 
 func (s *subject) followDeployment(ctx context.Context) error {
@@ -115,11 +115,15 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 			err:  cmdutil.Timeout("machinedeployment %s exceeded its progress deadline: %s", deployment.Name, stalled.Message),
 		}
 	}
-	if stalled != nil && stalled.Reason == v1alpha1.ReasonUnsupportedKubeletVersion {
-		return progress{text: "is refused", err: cmdutil.Refusal("machinedeployment %s does not roll out: %s", deployment.Name, stalled.Message)}
-	}
 	updated := fmt.Sprintf("%d of %d machines updated", status.UpdatedReplicas, want)
-	switch held := heldUp(deployment, updated, want); {
+	if refused := refusalOf("machinedeployment "+deployment.Name, status.Conditions); refused != nil {
+		return progress{text: "is stalled, " + updated, err: refused}
+	}
+	if deployment.Spec.Paused && status.UpdatedReplicas < want {
+		return progress{text: "is paused, " + updated, err: cmdutil.Refusal("machinedeployment %s does not roll out: it is paused: kubectl hollow rollout resume machinedeployment %s -n %s",
+			deployment.Name, deployment.Name, deployment.Namespace)}
+	}
+	switch held := heldUp(deployment, updated); {
 	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
 		return progress{text: "has rolled out: " + updated + ", all available", done: true}
 	case held != "":
@@ -133,15 +137,13 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 }
 
 // heldUp says what keeps a rollout from going on; empty if nothing does.
-func heldUp(deployment *v1alpha1.MachineDeployment, updated string, want int32) string {
+func heldUp(deployment *v1alpha1.MachineDeployment, updated string) string {
 	conditions := deployment.Status.Conditions
 	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
 	progressing := meta.FindStatusCondition(conditions, v1alpha1.ProgressingCondition)
 	switch {
 	case frozen != nil && frozen.Status == metav1.ConditionTrue:
 		return fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated)
-	case deployment.Spec.Paused && deployment.Status.UpdatedReplicas < want:
-		return "is paused, " + updated
 	case progressing != nil && progressing.Reason == v1alpha1.ReasonAwaitingSurge:
 		return "waits: " + progressing.Message
 	}

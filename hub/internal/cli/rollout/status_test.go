@@ -43,7 +43,7 @@ func TestProgress(t *testing.T) {
 		"under way":         {func(d *v1alpha1.MachineDeployment) { d.Status.UpdatedReplicas = 1 }, "1 of 3 machines updated", false, 0},
 		"old ones go":       {func(d *v1alpha1.MachineDeployment) { d.Status.Replicas = 5 }, "3 of 3 machines updated, 2 old machine(s) still to be deleted", false, 0},
 		"not yet available": {func(d *v1alpha1.MachineDeployment) { d.Status.AvailableReplicas = 2 }, "3 of 3 machines updated, 2 available", false, 0},
-		"paused":            {func(d *v1alpha1.MachineDeployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 1 }, "is paused, 1 of 3 machines updated", false, 0},
+		"paused":            {func(d *v1alpha1.MachineDeployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 1 }, "is paused, 1 of 3 machines updated", false, cmdutil.Refused},
 		"frozen": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)
@@ -55,7 +55,11 @@ func TestProgress(t *testing.T) {
 		"refused": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 0
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonUnsupportedKubeletVersion)
-		}, "is refused", false, cmdutil.Refused},
+		}, "is stalled, 0 of 3 machines updated", false, cmdutil.Refused},
+		"stalled": {func(d *v1alpha1.MachineDeployment) {
+			d.Status.AvailableReplicas = 0
+			set(d, v1alpha1.StalledCondition, metav1.ConditionTrue, "MachineClassNotFound")
+		}, "is stalled, 3 of 3 machines updated", false, cmdutil.Refused},
 		"deadline exceeded": {func(d *v1alpha1.MachineDeployment) {
 			d.Status.UpdatedReplicas = 1
 			set(d, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)

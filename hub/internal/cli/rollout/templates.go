@@ -64,22 +64,26 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 			clusters[revision]++
 		}
 	}
-	return output.Table(s.hub.Out, templatesTable(kept, current, clusters, time.Now()))
+	return output.Table(s.hub.Out, templatesTable(kept, current, *s.kubelet(), clusters, time.Now()))
 }
 
-func templatesTable(kept []fleet.Template, current string, clusters map[string]int, now time.Time) *metav1.Table {
+// templatesTable has a row for each template that is kept, and one for the current template if it was started in no cluster yet.
+func templatesTable(kept []fleet.Template, current, kubelet string, clusters map[string]int, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Revision", "Current", "Clusters", "Kubelet", "Age", "Hash")}
 	for _, t := range kept {
-		mark, kubelet := "", "-"
+		mark, has := "", "-"
 		if t.Revision == current {
 			mark = "*"
 		}
 		if t.Template != nil {
-			kubelet = cmp.Or(t.Template.Spec.Template.Spec.Versions.Kubelet, "-")
+			has = cmp.Or(t.Template.Spec.Template.Spec.Versions.Kubelet, "-")
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			t.Number, mark, clusters[t.Revision], kubelet, duration.HumanDuration(now.Sub(t.Kept.CreationTimestamp.Time)), t.Revision,
+			t.Number, mark, clusters[t.Revision], has, duration.HumanDuration(now.Sub(t.Kept.CreationTimestamp.Time)), t.Revision,
 		}})
+	}
+	if !slices.ContainsFunc(kept, func(t fleet.Template) bool { return t.Revision == current }) {
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{"-", "*", 0, cmp.Or(kubelet, "-"), "not started", current}})
 	}
 	return table
 }

@@ -22,6 +22,7 @@ import (
 type upgradeOptions struct {
 	kubelet string
 	wait    bool
+	force   bool
 	approve bool
 	timeout time.Duration
 	dryRun  *cmdutil.DryRun
@@ -39,8 +40,9 @@ func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
 		Long: `Roll a kubelet version out. That of a MachineFleet goes from cluster to cluster in the waves of spec.rolloutStrategy.
 
 Before anything is written it is checked whether the fleet would begin: a version that is older than what the fleet has
-(unless spec.allowDowngrade is set) or a spec that cannot be used is refused with exit code 4. Clusters that do not support the
-version, or that are frozen or not Ready, are named; the rollout goes on without them until it is their turn.
+(unless spec.allowDowngrade is set), a spec that cannot be used, or a version with which no cluster can start is refused with exit
+code 4, also with --dry-run; --force writes the last of these all the same. If some clusters do not support the version, or are
+frozen or not Ready, they are named, and the others are upgraded.
 
 --dry-run prints the waves with their clusters, in their order, and what would keep each from being upgraded.
 Interrupting --wait does not stop the upgrade.`,
@@ -59,6 +61,7 @@ Interrupting --wait does not stop the upgrade.`,
 	})
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
+	c.Flags().BoolVar(&o.force, "force", false, "write the version although no cluster can start with it for now")
 	c.Flags().BoolVar(&o.approve, "approve", false, "also approve the upgrade for every group of the fleet whose approval is Required")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
@@ -81,10 +84,12 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 		if err != nil {
 			return nil, err
 		}
-		if err := s.preview(ctx, wanted, o.dryRun); err != nil {
+		if err := s.preview(ctx, wanted, o); err != nil {
 			return nil, err
 		}
 		apply = func() { s.fleet.Spec = wanted.Spec }
+	} else if err := s.checkSkew(ctx, o); err != nil {
+		return nil, err
 	}
 	if before == o.kubelet && !o.approve {
 		s.printf("has kubelet %s already", o.kubelet)
@@ -95,7 +100,7 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 		if before == o.kubelet {
 			s.printf("approved with kubelet %s, which it has already", o.kubelet)
 		} else {
-			s.printf("upgraded from kubelet %s to %s", before, o.kubelet)
+			s.printf("upgraded from kubelet %s to %s", cmp.Or(before, "(none)"), o.kubelet)
 		}
 	}
 	switch {
@@ -149,7 +154,7 @@ func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFle
 }
 
 // preview refuses an upgrade that the hub would not begin, and tells what stands in its way.
-func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dryRun *cmdutil.DryRun) error {
+func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, o *upgradeOptions) error {
 	p, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {
 		return fmt.Errorf("looking at the clusters of %s: %w", s.name(), err)
@@ -157,7 +162,7 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dr
 	if p.Problem != nil && slices.Contains(refused, p.Problem.Reason) {
 		return cmdutil.Refusal("%s cannot be upgraded: %s", s.name(), p.Problem.Message)
 	}
-	if dryRun.Active() {
+	if o.dryRun.Active() {
 		if err := printWaves(s.hub, p); err != nil {
 			return err
 		}
@@ -167,12 +172,15 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, dr
 	}
 	for _, m := range p.Members {
 		switch {
-		case dryRun.Active(): // The table says so.
+		case o.dryRun.Active(): // The table says so.
 		case len(m.Blocked) > 0:
 			s.hub.Note("%s cannot be upgraded: %s", m.Cluster.Name, strings.Join(m.Problems(), "; "))
 		case m.Held != "":
 			s.hub.Note("%s waits: %s", m.Cluster.Name, m.Held)
 		}
+	}
+	if err := refuseFutile(s.name(), p, o.force); err != nil {
+		return err
 	}
 	for _, m := range p.Members {
 		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; m.Kubelet != version {
