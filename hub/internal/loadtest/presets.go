@@ -58,7 +58,7 @@ var presets = map[string]preset{
 	},
 }
 
-// The objects of presets. Their pods run on hollow Nodes only, and request nothing: the scheduler spreads such pods. Those that request
+// The objects of presets. Their pods fit the Pod Security Standard restricted, run on hollow Nodes only, and request nothing: the scheduler spreads such pods. Those that request
 // little of processors and less of memory than a Node has in proportion, such as 1m and 1Mi, it puts on one Node, 80 of 100 on one of 20, to
 // keep the others in balance, and what is measured is then how that one keeps up.
 var (
@@ -67,9 +67,11 @@ kind: Pod
 spec:
   nodeSelector: {"` + v1alpha1.HollowNodeLabel + `": "true"}
   terminationGracePeriodSeconds: 1
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
   containers:
   - name: main
     image: pause
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `}
 	configMapTemplate = v1alpha1.LoadTemplate{Name: "configmap", Object: `apiVersion: v1
 kind: ConfigMap
