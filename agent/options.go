@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -91,6 +92,8 @@ type Options struct {
 	// any minute during ThawPeriod after it. Default 30, for 10m.
 	ThawDeletionsPerMinute int
 	ThawPeriod             time.Duration
+	// LoadTests is what load tests may do in the target. No object of the hub can widen it.
+	LoadTests LoadTestOptions
 	// HealthAddress, MetricsAddress and PprofAddress are host:port; empty means none.
 	HealthAddress, MetricsAddress, PprofAddress string
 	// Serving says with which certificate health and metrics are served. Default: without TLS.
@@ -103,6 +106,22 @@ type Options struct {
 	Version string
 	// Log is for operators.
 	Log logr.Logger
+}
+
+// LoadTestOptions is what load tests may do in the target.
+type LoadTestOptions struct {
+	// PodSecurity is the Pod Security Standard that the namespaces of a run enforce: privileged, baseline or restricted. Default
+	// baseline.
+	PodSecurity string
+	// Nodes is hollow, which pins the pods of a run to hollow Nodes, or any. Default hollow.
+	Nodes string
+	// Kinds may be in templates beside those that reach no further than their namespace, such as PersistentVolumeClaim or
+	// Widget.example.com. Default none.
+	Kinds []string
+}
+
+func (o LoadTestOptions) limits() confine.Limits {
+	return confine.Limits{PodSecurity: o.PodSecurity, Nodes: o.Nodes, Kinds: o.Kinds}
 }
 
 // withDefaults fills o in and reports every option that cannot be used.
@@ -133,6 +152,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.ThawPeriod = cmp.Or(o.ThawPeriod, DefaultThawPeriod)
 	o.HollowTaint = cmp.Or(o.HollowTaint, v1alpha1.HollowTaintAuto)
 	problems = append(problems, o.checkHollowTaint(), o.checkThaw(), o.Serving.Validate(), o.Tracing.Validate())
+	if _, err := o.LoadTests.limits().Complete(); err != nil {
+		problems = append(problems, err)
+	}
 	if o.CertificateLifetime == 0 {
 		o.CertificateLifetime = DefaultCertificateLifetime
 	}

@@ -37,6 +37,7 @@ func (a *agent) addLoadTests(c clusters, target kubernetes.Interface) error {
 			return clients.NewLoad(a.target, a.gate.RoundTripper, observe)
 		},
 		NodeInformers: c.target.GetCache(), Host: c.host.GetClient(), HostNamespace: a.HostNamespace,
+		Limits: a.LoadTests.limits(),
 		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("loadtest"),
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -52,9 +53,11 @@ type Deps struct {
 	// Host reads the hollow-node pods in HostNamespace from the cache.
 	Host          client.Reader
 	HostNamespace string
-	Freeze        freeze.Checker
-	Clock         clock.WithTicker
-	Log           logr.Logger
+	// Limits is what the administrator of the cluster lets runs do. Its zero value is the strictest.
+	Limits confine.Limits
+	Freeze freeze.Checker
+	Clock  clock.WithTicker
+	Log    logr.Logger
 }
 
 // Controller carries runs out, one at a time.
@@ -83,6 +86,11 @@ func New(deps Deps) (*Controller, error) {
 		deps.Host == nil || deps.HostNamespace == "" || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("load tests need the cluster's namespace, clients of hub, target and host, the Nodes, the host's namespace, the freeze state and a clock")
 	}
+	limits, err := deps.Limits.Complete()
+	if err != nil {
+		return nil, err
+	}
+	deps.Limits = limits
 	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, busyFor: busyInterval, blind: blindInterval, idle: idleInterval}, nil
 }
 

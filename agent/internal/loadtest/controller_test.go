@@ -86,6 +86,9 @@ func TestWhatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
+			b.stop()
+			b.timing = func(c *Controller) { c.Limits.Kinds = []string{"Node", "Nothing", "Pod.nothing.example.com"} }
+			b.start()
 			run := b.create("refused", test.object, nil, creates(1))
 			status := b.over(run)
 			b.Expect(status.Phase).To(Equal(v1alpha1.LoadTestFailed))

@@ -42,6 +42,8 @@ type engine struct {
 	// watching is how the watches do, and clock how far the API server's clock is from the agent's.
 	watching *watchHealth
 	clock    *clockOffset
+	// end ends the run.
+	end context.CancelCauseFunc
 
 	mu sync.Mutex
 	// step is what is being done, and done how many steps are over, their iterations counted.

@@ -54,6 +54,7 @@ func execute(ctx context.Context, deps Deps, run *v1alpha1.LoadTestRun) (*execut
 		return nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
+	e.end = end
 	x := &execution{
 		deps: deps, engine: e, end: end, over: make(chan struct{}), begin: make(chan time.Time, 1), phase: v1alpha1.LoadTestPreparing,
 		simulator: newSimulator(deps.Clock),

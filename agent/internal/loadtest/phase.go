@@ -270,6 +270,7 @@ func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace strin
 			return p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content).Do(ctx).Error()
 		})
 	} else {
+		p.endIfRefused(err)
 		p.recorder.answered("POST", p.template.resource.Resource, sent, templateError{err}, p.deps.Clock.Now())
 	}
 	if err != nil {

@@ -40,16 +40,13 @@ func newEngine(deps Deps, run *v1alpha1.LoadTestRun) (*engine, error) {
 
 // prepare makes all that the run needs before its first step. Its errors name what the user can change.
 func (e *engine) prepare(ctx context.Context) error {
-	for i := range e.run.Spec.Templates {
-		from := e.run.Spec.Templates[i]
-		template, err := parseTemplate(e.run, from)
-		if err == nil {
-			err = e.resolve(template)
+	if err := e.parseTemplates(ctx); err != nil {
+		return err
+	}
+	for name, template := range e.templates {
+		if err := e.resolve(template); err != nil {
+			return fmt.Errorf("template %s%s: %w", name, e.usedIn(name), err)
 		}
-		if err != nil {
-			return fmt.Errorf("template %s%s: %w", from.Name, e.usedIn(from.Name), err)
-		}
-		e.templates[from.Name] = template
 	}
 	e.watches = e.watched()
 	if err := e.makeNamespaces(ctx); err != nil {
@@ -65,6 +62,22 @@ func (e *engine) prepare(ctx context.Context) error {
 		}
 	}
 	return e.startWatches(ctx)
+}
+
+// parseTemplates reads the templates, and looks at what they make, before the first request.
+func (e *engine) parseTemplates(ctx context.Context) error {
+	for i := range e.run.Spec.Templates {
+		from := e.run.Spec.Templates[i]
+		template, err := parseTemplate(e.run, from, e.deps.Limits)
+		if err == nil {
+			err = template.survey(ctx, e.renderings(from.Name))
+		}
+		if err != nil {
+			return fmt.Errorf("template %s%s: %w", from.Name, e.usedIn(from.Name), err)
+		}
+		e.templates[from.Name] = template
+	}
+	return nil
 }
 
 // usedIn names the first step that uses a template.
@@ -127,7 +140,8 @@ func (e *engine) makeNamespace(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namespaceTimeout)
 	defer cancel()
 	namespaces := e.deps.Target.CoreV1().Namespaces()
-	wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LoadTestRunUIDLabel: string(e.run.UID)}}}
+	wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: e.deps.Limits.NamespaceLabels()}}
+	wanted.Labels[v1alpha1.LoadTestRunUIDLabel] = string(e.run.UID)
 	_, err := namespaces.Create(ctx, wanted, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		there, err := namespaces.Get(ctx, name, metav1.GetOptions{})
@@ -136,6 +150,8 @@ func (e *engine) makeNamespace(ctx context.Context, name string) error {
 			return fmt.Errorf("reading namespace %s, which exists already: %w", name, err)
 		case there.Labels[v1alpha1.LoadTestRunUIDLabel] != string(e.run.UID):
 			return fmt.Errorf("namespace %s exists already and is not this run's: remove it, or create the run again", name)
+		case !e.deps.Limits.Enforces(there.Labels):
+			return fmt.Errorf("namespace %s exists already and does not enforce the Pod Security Standard %s: create the run again", name, e.deps.Limits.PodSecurity)
 		case there.DeletionTimestamp != nil:
 			return fmt.Errorf("namespace %s is being removed: create the run again", name)
 		}

@@ -8,8 +8,14 @@ import (
 	"text/template/parse"
 )
 
-// mostRendered is how many bytes an object may have. An API server takes no more than 1.5 MiB.
+// mostRendered is how many bytes an object may have, as YAML and as JSON. An API server takes no more than 1.5 MiB.
 const mostRendered = 1 << 20
+
+// decisions are outcomes of comparisons and conditions, by where they are in a template.
+type decisions map[*parse.PipeNode]bool
+
+// comparisons are the functions that decide.
+var comparisons = map[string]bool{"eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true}
 
 // functions are those that a template may call.
 var functions = map[string]func(args []any) (any, error){
@@ -68,8 +74,11 @@ func parseText(name, content string) (text, error) {
 }
 
 // execute fills in values.
-func (t text) execute(values map[string]any) ([]byte, error) {
-	e := evaluation{values: values}
+func (t text) execute(values map[string]any) ([]byte, error) { return t.executeWith(nil, values) }
+
+// executeWith fills in values, and decides as forced says instead of as the values do.
+func (t text) executeWith(forced decisions, values map[string]any) ([]byte, error) {
+	e := evaluation{values: values, forced: forced}
 	err := e.list(t.root)
 	return e.out.Bytes(), err
 }
@@ -77,6 +86,7 @@ func (t text) execute(values map[string]any) ([]byte, error) {
 // evaluation is one execution of a template.
 type evaluation struct {
 	values map[string]any
+	forced decisions
 	out    bytes.Buffer
 }
 
@@ -111,11 +121,14 @@ func (e *evaluation) node(node parse.Node) error {
 		if err != nil {
 			return err
 		}
-		switch value {
-		case any(false), any(""), any(int64(0)):
-			return e.list(node.ElseList)
+		isTrue := value != any(false) && value != any("") && value != any(int64(0))
+		if outcome, isForced := e.forced[node.Pipe]; isForced {
+			isTrue = outcome
 		}
-		return e.list(node.List)
+		if isTrue {
+			return e.list(node.List)
+		}
+		return e.list(node.ElseList)
 	default:
 		return fmt.Errorf("%s is not supported", node)
 	}
@@ -136,6 +149,9 @@ func (e *evaluation) pipe(pipe *parse.PipeNode) (any, error) {
 	}
 	if len(args) != 3 {
 		return nil, fmt.Errorf("%s needs two arguments", called)
+	}
+	if outcome, isForced := e.forced[pipe]; isForced && comparisons[called.Ident] {
+		return outcome, nil
 	}
 	var both []any
 	for _, arg := range args[1:] {

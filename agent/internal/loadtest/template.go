@@ -1,16 +1,15 @@
 package loadtest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -19,18 +18,23 @@ type objectTemplate struct {
 	name string
 	run  *v1alpha1.LoadTestRun
 	text text
+	// limits keep its objects in the namespaces of the run.
+	limits confine.Limits
 	// kind is that of the object with index 0, and resource where the API server has it.
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
 }
 
 // parseTemplate returns a template whose first object is one of a kind.
-func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate) (*objectTemplate, error) {
+func parseTemplate(run *v1alpha1.LoadTestRun, from v1alpha1.LoadTemplate, limits confine.Limits) (*objectTemplate, error) {
+	if len(from.Object) > mostText {
+		return nil, fmt.Errorf("object: it has %d bytes, and %d at most are possible", len(from.Object), mostText)
+	}
 	parsed, err := parseText(from.Name, from.Object)
 	if err != nil {
 		return nil, fmt.Errorf("parsing: %w", err)
 	}
-	t := &objectTemplate{name: from.Name, run: run, text: parsed}
+	t := &objectTemplate{name: from.Name, run: run, text: parsed, limits: limits}
 	first, err := t.render("load-00000000-0", 0, 0)
 	if err != nil {
 		return nil, err
@@ -44,19 +48,21 @@ func (t *objectTemplate) objectName(index int) string { return fmt.Sprintf("%s-%
 
 // render makes an object.
 func (t *objectTemplate) render(namespace string, index, iteration int) (*unstructured.Unstructured, error) {
+	return t.renderWith(nil, namespace, index, iteration)
+}
+
+// renderWith makes an object, with some decisions of the template turned round.
+func (t *objectTemplate) renderWith(forced decisions, namespace string, index, iteration int) (*unstructured.Unstructured, error) {
 	name := t.objectName(index)
-	rendered, err := t.text.execute(map[string]any{
+	rendered, err := t.text.executeWith(forced, map[string]any{
 		"Name": name, "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rendering: %w", err)
 	}
-	if bytes.Contains(bytes.TrimSpace(rendered), []byte("\n---")) {
-		return nil, errors.New("the YAML has more than one object: use a template for each")
-	}
-	content, err := yaml.YAMLToJSONStrict(rendered)
+	content, err := readYAML(rendered)
 	if err != nil {
-		return nil, fmt.Errorf("reading the YAML: %w", err)
+		return nil, err
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(content, &object.Object); err != nil {
@@ -65,9 +71,8 @@ func (t *objectTemplate) render(namespace string, index, iteration int) (*unstru
 	if err := t.check(object); err != nil {
 		return nil, err
 	}
-	metadata, _ := object.Object["metadata"].(map[string]any)
-	for _, field := range []string{"generateName", "uid", "resourceVersion"} {
-		delete(metadata, field)
+	if err := t.limits.Apply(object); err != nil {
+		return nil, err
 	}
 	object.SetName(name)
 	object.SetNamespace(namespace)

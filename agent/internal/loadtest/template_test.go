@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -17,7 +18,7 @@ func TestTemplates(t *testing.T) {
 	template, err := parseTemplate(run, v1alpha1.LoadTemplate{Name: "web", Object: strings.Join([]string{
 		"apiVersion: v1", "kind: ConfigMap", "metadata: {name: other, generateName: x-, namespace: elsewhere, labels: {own: label}}",
 		`data: {all: "{{.Name}} {{.Namespace}} {{.Index}} {{.Iteration}} {{.Run}}"}`,
-	}, "\n")})
+	}, "\n")}, limits(t))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(template.kind).To(Equal(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}))
 	object, err := template.render("load-01234567-1", 3, 2)
@@ -33,6 +34,14 @@ func TestTemplates(t *testing.T) {
 	g.Expect(strings.Join(template.path("n", "web-3"), "/")).To(Equal("/api/v1/namespaces/n/configmaps/web-3"))
 	template.resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	g.Expect(strings.Join(template.path("n", ""), "/")).To(Equal("/apis/apps/v1/namespaces/n/deployments"))
+}
+
+// limits are those of an agent without flags.
+func limits(t *testing.T) confine.Limits {
+	t.Helper()
+	limits, err := confine.Limits{}.Complete()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return limits
 }
 
 func TestTemplatesDecideByIndex(t *testing.T) {
@@ -70,12 +79,12 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"nothing":                        {"", "apiVersion and kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: test.object})
+			_, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: test.object}, limits(t))
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
 	}
 	t.Run("another kind for another index", func(t *testing.T) {
-		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: "apiVersion: v1\nkind: {{if .Index}}Pod{{else}}Secret{{end}}"})
+		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: "apiVersion: v1\nkind: {{if .Index}}Pod{{else}}Secret{{end}}"}, limits(t))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		_, err = template.render("n", 1, 0)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("is a Pod, but that of index 0 is a Secret")))

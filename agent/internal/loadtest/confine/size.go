@@ -1,0 +1,75 @@
+package confine
+
+import "math"
+
+const (
+	// mostDepth is how deep an object may be, and mostValues how many keys and items it may have.
+	mostDepth, mostValues = 64, 20_000
+	// mostPods is how many pods one object may ask for.
+	mostPods = 10_000
+)
+
+// checkSize refuses an object that is costly to keep although its text is short.
+func checkSize(object map[string]any) error {
+	values := 0
+	var visit func(value any, depth int) error
+	visit = func(value any, depth int) error {
+		if depth > mostDepth {
+			return refuse("object", "it is more than %d levels deep", mostDepth)
+		}
+		values++
+		if values > mostValues {
+			return refuse("object", "it has more than %d keys and items", mostValues)
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			for _, inner := range value {
+				if err := visit(inner, depth+1); err != nil {
+					return err
+				}
+			}
+		case []any:
+			for _, inner := range value {
+				if err := visit(inner, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return visit(object, 0)
+}
+
+// podsOf is how many pods an object asks for.
+func podsOf(known kind, object map[string]any) int64 {
+	switch {
+	case !known.hasPods:
+		return 0
+	case known.pods == nil:
+		return 1
+	}
+	spec, _ := object["spec"].(map[string]any)
+	return known.pods(spec)
+}
+
+func replicas(spec map[string]any) int64 { return number(spec["replicas"], 1) }
+
+// jobPods is how many pods a Job makes, beside those in the place of such as fail.
+func jobPods(spec map[string]any) int64 {
+	parallel := number(spec["parallelism"], 1)
+	return max(parallel, number(spec["completions"], parallel))
+}
+
+// number reads an amount. What is no number is refused by the API server.
+func number(value any, otherwise int64) int64 {
+	switch value := value.(type) {
+	case int64:
+		return value
+	case float64:
+		if value > math.MaxInt32 {
+			return math.MaxInt32
+		}
+		return int64(value)
+	}
+	return otherwise
+}

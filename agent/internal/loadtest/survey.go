@@ -1,0 +1,150 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/template/parse"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// mostSurveyed is how many objects of a template that decides are made and looked at before the first request. Those after them are
+// looked at before they are sent, as all are.
+const mostSurveyed = 5_000
+
+// rendering is an object that a run is going to make.
+type rendering struct{ index, iteration int }
+
+// renderings are the objects of a template that the steps create in a namespace, as far as they are known beforehand.
+func (e *engine) renderings(template string) []rendering {
+	all := []rendering{{}}
+	next := 0
+	for i := range e.run.Spec.Steps {
+		step := &e.run.Spec.Steps[i]
+		for iteration := range int(max(step.Iterations, 1)) {
+			for _, phase := range step.Phases {
+				if phase.Template != template || phase.Action != v1alpha1.LoadCreate {
+					continue
+				}
+				for range phase.Replicas {
+					if len(all) > mostSurveyed {
+						return all
+					}
+					all = append(all, rendering{next, iteration})
+					next++
+				}
+			}
+		}
+	}
+	return all
+}
+
+// survey looks at the objects of a template before the first request. One without decisions makes the same for each index. Of one that
+// decides it makes the objects that are going to be created, and each branch once.
+func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
+	deciding := t.text.decisions()
+	if len(deciding) == 0 && !t.text.computes() {
+		all = all[:1]
+	}
+	for _, each := range all {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := t.render(anyNamespace, each.index, each.iteration); err != nil {
+			return fmt.Errorf("object %d: %w", each.index, err)
+		}
+	}
+	for _, forced := range outcomes(deciding) {
+		_, err := t.renderWith(forced, anyNamespace, 0, 0)
+		// A combination that never occurs may be no object. It must not hide one that is refused.
+		var refused *confine.Error
+		if errors.As(err, &refused) {
+			return err
+		}
+	}
+	return nil
+}
+
+// endIfRefused ends the run if an object of a template must not be sent. That one is not, and none after it.
+func (p *phase) endIfRefused(err error) {
+	var refused *confine.Error
+	if errors.As(err, &refused) {
+		p.end(fmt.Errorf("template %s: %w", p.template.name, err))
+	}
+}
+
+// anyNamespace stands for a namespace of the run before there is one.
+const anyNamespace = "load-00000000-0"
+
+// outcomes are decisions in which each comparison comes out true once and false once: all of them, and each by itself.
+func outcomes(deciding []*parse.PipeNode) []decisions {
+	var sets []decisions
+	for _, outcome := range []bool{true, false} {
+		all := decisions{}
+		for _, pipe := range deciding {
+			all[pipe] = outcome
+			sets = append(sets, decisions{pipe: outcome})
+		}
+		sets = append(sets, all)
+	}
+	return sets
+}
+
+// decisions are the conditions and comparisons of a template.
+func (t text) decisions() []*parse.PipeNode {
+	var found []*parse.PipeNode
+	t.visit(t.root, func(pipe *parse.PipeNode, isCondition bool) {
+		if isCondition || comparisons[calledIn(pipe)] {
+			found = append(found, pipe)
+		}
+	})
+	return found
+}
+
+// computes tells whether a template calls a function.
+func (t text) computes() bool {
+	computes := false
+	t.visit(t.root, func(pipe *parse.PipeNode, _ bool) { computes = computes || calledIn(pipe) != "" })
+	return computes
+}
+
+func calledIn(pipe *parse.PipeNode) string {
+	if len(pipe.Cmds) == 1 && len(pipe.Cmds[0].Args) > 0 {
+		if called, ok := pipe.Cmds[0].Args[0].(*parse.IdentifierNode); ok {
+			return called.Ident
+		}
+	}
+	return ""
+}
+
+// visit calls see for each pipe.
+func (t text) visit(node parse.Node, see func(pipe *parse.PipeNode, isCondition bool)) {
+	switch node := node.(type) {
+	case *parse.ListNode:
+		if node == nil {
+			return
+		}
+		for _, inner := range node.Nodes {
+			t.visit(inner, see)
+		}
+	case *parse.ActionNode:
+		t.visitPipe(node.Pipe, false, see)
+	case *parse.IfNode:
+		t.visitPipe(node.Pipe, true, see)
+		t.visit(node.List, see)
+		t.visit(node.ElseList, see)
+	}
+}
+
+func (t text) visitPipe(pipe *parse.PipeNode, isCondition bool, see func(*parse.PipeNode, bool)) {
+	see(pipe, isCondition)
+	for _, command := range pipe.Cmds {
+		for _, arg := range command.Args {
+			if inner, ok := arg.(*parse.PipeNode); ok {
+				t.visitPipe(inner, false, see)
+			}
+		}
+	}
+}
