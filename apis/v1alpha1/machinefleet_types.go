@@ -98,8 +98,8 @@ type MachineFleetSpec struct {
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
 
-	// allowDowngrade lets a template be rolled out whose kubelet is older than the one that clusters of the fleet have.
-	// Default false.
+	// allowDowngrade lets a template be rolled out whose kubelet is older than the one that clusters of the fleet have, those
+	// whose MachineDeployment is adopted too. Default false.
 	// +optional
 	AllowDowngrade bool `json:"allowDowngrade,omitempty"`
 

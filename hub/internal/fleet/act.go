@@ -81,6 +81,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 		return fmt.Errorf("writing machine deployment %s/%s: %w", m.cluster.Name, s.fleet.Name, err)
 	case adopted:
 		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
+	case w.binds:
 	case w.record == nil:
 		emit(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
 	case w.rollsBack:
@@ -93,6 +94,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 // send returns the patch that it sends; nil if the object is created, or nothing is to be changed.
 func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *member, content *applied, r *record) (patch []byte, err error) {
 	if m.deployment == nil {
+		r.Namespace = m.cluster.Name
 		created, err := content.create(fleet.Name, r)
 		if err != nil {
 			return nil, err
@@ -100,6 +102,7 @@ func (c *Controller) send(ctx context.Context, fleet *v1alpha1.MachineFleet, m *
 		telemetry.Stamp(ctx, created)
 		return nil, c.Client.Create(ctx, created, fieldOwner)
 	}
+	r = r.bind(m.deployment)
 	if content != nil {
 		if patch, err = content.patch(m.deployment, r); err == nil && patch != nil {
 			patch, err = stampPatch(patch, telemetry.Traceparent(ctx))

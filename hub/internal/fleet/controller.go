@@ -60,6 +60,7 @@ type Controller struct {
 	Deps
 	throttle   reconciler.StatusThrottle
 	refused    refusals
+	proven     provenances
 	seen       sightings
 	validated  validations
 	remembered remembered

@@ -19,8 +19,8 @@ type write struct {
 	record *record
 	// content is what the fleet's own fields are to be; nil leaves them as they are.
 	content *applied
-	// begins: the present revision is applied. rollsBack: what the cluster had before is.
-	begins, rollsBack bool
+	// begins: the present revision is applied. rollsBack: what the cluster had before is. binds: a record of an older hub is completed.
+	begins, rollsBack, binds bool
 }
 
 // decision is what to do about one fleet.
@@ -122,8 +122,13 @@ func (s *scope) corrections(changes []write) []write {
 	}
 	var all []write
 	for _, m := range s.members {
-		if content := s.correction(m); content != nil && !changed[m] {
+		if changed[m] {
+			continue
+		}
+		if content := s.correction(m); content != nil {
 			all = append(all, write{member: m, content: content})
+		} else if m.record != nil && m.record.legacy() && m.held == "" && !m.silent && m.deployment.DeletionTimestamp == nil {
+			all = append(all, write{member: m, record: m.record, binds: true})
 		}
 	}
 	return all

@@ -213,7 +213,10 @@ func (s *selectors) unused(fleet *v1alpha1.MachineFleet) []string {
 // add takes in one cluster, unless the fleet has nothing to do with it.
 func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, chosen *selectors, m *member) error {
 	fleet, unknown := s.fleet, undecodable.Check(m.cluster)
-	m.record = ownRecord(fleet, m.deployment)
+	var err error
+	if m.record, err = c.provenRecord(ctx, fleet, m.deployment); err != nil {
+		return err
+	}
 	m.matches = s.selection.has(m)
 	// Whether a cluster is accepted whose spec is not known is not known either: it does not leave for that.
 	m.selected = m.matches && (m.cluster.Accepted() || unknown != nil)

@@ -19,7 +19,7 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 	var found []problem
 	if d := m.deployment; d != nil {
 		if m.record == nil {
-			foreign, err := s.foreign(ctx, reader, d)
+			foreign, err := s.foreign(ctx, reader, m)
 			if err != nil {
 				return nil, err
 			}
@@ -99,9 +99,12 @@ func (s *scope) podsNeeded(m *member) int {
 }
 
 // foreign finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
-func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.MachineDeployment) ([]problem, error) {
+func (s *scope) foreign(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
+	d := m.deployment
 	whose := "was not made by the fleet"
-	if r := readRecord(d); r != nil {
+	if r := readRecord(d); r != nil && (!r.isOf(d) || r.UID == s.fleet.UID) {
+		whose = "was not made by the fleet, and its annotation " + v1alpha1.FleetRecordAnnotation + " is a copy of that of another object"
+	} else if r != nil {
 		other := &v1alpha1.MachineFleet{}
 		err := reader.Get(ctx, client.ObjectKey{Name: r.Fleet}, other)
 		switch {
@@ -123,5 +126,5 @@ func (s *scope) foreign(ctx context.Context, reader client.Reader, d *v1alpha1.M
 			"spec.template.spec.selector.matchLabels: MachineDeployment %s/%s, which is to be adopted, has %s, and that cannot be changed: remove it, or take the cluster out of %s",
 			d.Namespace, d.Name, labels.Set(d.Spec.Selector.MatchLabels), selectionField(s.fleet))}}, nil
 	}
-	return nil, nil
+	return s.adoptedDowngrade(d, m), nil
 }

@@ -144,8 +144,7 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 
 // Owns tells whether a MachineDeployment is the fleet's.
 func Owns(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) bool {
-	r := readRecord(deployment)
-	return r != nil && r.UID == fleet.UID
+	return ownRecord(fleet, deployment) != nil
 }
 
 // RevisionOf is the revision whose template a MachineDeployment of the fleet has; empty if it is not the fleet's.
@@ -158,9 +157,9 @@ func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploy
 
 // PhaseOf reads how far a MachineDeployment of the fleet is with the revision that the fleet has now.
 func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Phase {
-	r := readRecord(deployment)
+	r := ownRecord(fleet, deployment)
 	revision, err := revisionOf(fleet)
-	if r == nil || r.UID != fleet.UID || err != nil || fleetRevision(r.Revision) != revision {
+	if r == nil || err != nil || fleetRevision(r.Revision) != revision {
 		return plan.ToApply
 	}
 	return r.Phase

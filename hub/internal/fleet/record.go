@@ -19,6 +19,11 @@ type record struct {
 	// Fleet and UID are of the MachineFleet to which the MachineDeployment belongs. A fleet that is made anew is another one.
 	Fleet string    `json:"fleet"`
 	UID   types.UID `json:"uid"`
+	// Namespace and Deployment, a UID, are those of the MachineDeployment that the record is of. A copy elsewhere takes the record
+	// along, and not the UID. It is not known before the object is there, so the record that one is created with has the namespace
+	// only, and the next write adds the UID. Records of older hubs have neither: see legacy.
+	Namespace  string    `json:"namespace,omitempty"`
+	Deployment types.UID `json:"deployment,omitempty"`
 	// Revision, Phase, Since and Held are a plan.Record.
 	Revision string     `json:"revision"`
 	Phase    plan.Phase `json:"phase"`
@@ -54,15 +59,35 @@ func readRecord(deployment metav1.Object) *record {
 	return r
 }
 
-// ownRecord returns the record on a MachineDeployment, which may be nil, if it is the fleet's.
+// ownRecord returns the record on a MachineDeployment, which may be nil, if it is the fleet's and of this very object.
 func ownRecord(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) *record {
 	if deployment == nil {
 		return nil
 	}
-	if r := readRecord(deployment); r != nil && r.UID == fleet.UID {
+	if r := readRecord(deployment); r != nil && r.UID == fleet.UID && r.isOf(deployment) {
 		return r
 	}
 	return nil
+}
+
+// isOf tells whether the record was written on this object, as far as the record can tell.
+func (r *record) isOf(deployment metav1.Object) bool {
+	if r.legacy() {
+		last := readApplied(deployment) // It has the namespace.
+		return last != nil
+	}
+	return r.Namespace == deployment.GetNamespace() && (r.Deployment == "" || r.Deployment == deployment.GetUID())
+}
+
+// legacy tells whether the record was written by a hub that did not note of which object it is. It is the object's only if that hub
+// wrote it there, which the API server knows: see wroteRecord.
+func (r *record) legacy() bool { return r.Namespace == "" && r.Deployment == "" }
+
+// bind notes of which object the record is.
+func (r *record) bind(deployment metav1.Object) *record {
+	bound := *r
+	bound.Namespace, bound.Deployment = deployment.GetNamespace(), deployment.GetUID()
+	return &bound
 }
 
 // planned is the record as the planner has it.

@@ -103,6 +103,9 @@ func (a *applied) patch(deployment *v1alpha1.MachineDeployment, r *record) ([]by
 		wanted.Metadata.Annotations[v1alpha1.FleetPreviousAnnotation] = a.previous
 	}
 	last := readApplied(deployment)
+	if had := readRecord(deployment); had == nil || had.UID != r.UID || !had.isOf(deployment) {
+		last = nil // It came with a copy, or is another fleet's.
+	}
 	if last == nil {
 		last = &applied{}
 		last.Spec.Selector, last.Spec.Template = a.Spec.Selector, a.Spec.Template // Nothing of them was the fleet's.

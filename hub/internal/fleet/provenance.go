@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// provenances remembers of which objects the records of older hubs were proven or refuted. The zero value is ready for use.
+type provenances struct {
+	mu  sync.Mutex
+	all map[types.UID]bool
+}
+
+func (p *provenances) get(uid types.UID) (proven, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proven, known = p.all[uid]
+	return proven, known
+}
+
+func (p *provenances) set(uid types.UID, proven bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[types.UID]bool{}
+	}
+	p.all[uid] = proven
+}
+
+// provenRecord returns the record on a MachineDeployment, which may be nil, if it is the fleet's and of this very object. For a record
+// of an older hub, which does not name its object, the API server is asked once who wrote it.
+func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) (*record, error) {
+	r := ownRecord(fleet, deployment)
+	if r == nil || !r.legacy() {
+		return r, nil
+	}
+	proven, known := c.proven.get(deployment.UID)
+	if !known {
+		live := &v1alpha1.MachineDeployment{}
+		err := c.Live.Get(ctx, client.ObjectKeyFromObject(deployment), live)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && live.UID != deployment.UID:
+			return r, nil // Its event is on the way, and no write can succeed.
+		case c.preview && apierrors.IsForbidden(err):
+			return r, nil
+		case err != nil:
+			return nil, fmt.Errorf("asking who wrote the record of machine deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+		proven = wroteRecord(live)
+		c.proven.set(deployment.UID, proven)
+	}
+	if !proven {
+		return nil, nil
+	}
+	return r, nil
+}
+
+// wroteRecord tells whether a hub wrote the record on this object. Whoever applies a copy is the manager of all fields in it.
+func wroteRecord(deployment metav1.Object) bool {
+	for _, entry := range deployment.GetManagedFields() {
+		if entry.Manager == string(fieldOwner) && entry.FieldsV1 != nil &&
+			bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:`+v1alpha1.FleetRecordAnnotation+`"`)) {
+			return true
+		}
+	}
+	return false
+}
+
+// adoptedDowngrade is the problem of a MachineDeployment that has a newer kubelet than the fleet would give to it. One that names no
+// kubelet has that of the cluster.
+func (s *scope) adoptedDowngrade(d *v1alpha1.MachineDeployment, m *member) []problem {
+	if s.fleet.Spec.AllowDowngrade {
+		return nil
+	}
+	has := d.Spec.Template.Spec.Versions.Kubelet
+	if has == "" {
+		has = m.cluster.Status.KubernetesVersion
+	}
+	wanted, err := version.ParseSemantic(m.template.kubelet())
+	found, otherErr := version.ParseSemantic(has)
+	if err != nil || otherErr != nil || !wanted.LessThan(found) {
+		return nil
+	}
+	return []problem{{v1alpha1.ReasonKubeletDowngrade, fmt.Sprintf(
+		"%s.spec.template.spec.versions.kubelet: %s is older than the %s of MachineDeployment %s/%s, which is to be adopted: choose another version, or set spec.allowDowngrade",
+		m.template.field, m.template.kubelet(), has, d.Namespace, d.Name)}}
+}
