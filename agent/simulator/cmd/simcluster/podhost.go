@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/component"
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
@@ -36,9 +37,12 @@ func runComponent(name string, args []string) int {
 	return exitCode(err)
 }
 
+// defaultPodhostNamespace is where agents have their hollow-node pods.
+const defaultPodhostNamespace = "hollowfleet"
+
 // podhostArgs are the arguments of the podhost that come from the command line
 // of a start. They are checked here, so that a mistake is one of usage.
-func podhostArgs(images []string, capacity string) ([]string, error) {
+func podhostArgs(images []string, capacity, namespace string) ([]string, error) {
 	directories, err := parseImages(images)
 	if err != nil {
 		return nil, err
@@ -46,7 +50,10 @@ func podhostArgs(images []string, capacity string) ([]string, error) {
 	if _, err := parseCapacity(capacity); err != nil {
 		return nil, err
 	}
-	args := []string{"capacity=" + capacity}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return nil, usageError(fmt.Errorf("--podhost-namespace: %q: %s", namespace, problems[0]))
+	}
+	args := []string{"capacity=" + capacity, "hollow-nodes-of=" + namespace}
 	for name, directory := range directories {
 		args = append(args, "image="+name+"="+directory)
 	}
@@ -61,12 +68,16 @@ func runPodhost(args []string) error {
 	flags.StringVar(&options.Name, "node-name", "", "the name of the Node")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "the kubeconfig with the identity of the Node")
 	flags.StringVar(&options.DataDir, "data-dir", "", "the podhost's own directory")
+	flags.StringVar(&options.HollowNodesOf, "hollow-nodes-of", defaultPodhostNamespace, "the namespace whose hollow-node pods run, and no others")
 	socket := flags.String("health-socket", "", "the unix socket to serve health on")
 	images := flags.StringArray("image", nil, "an image NAME=DIR (repeatable)")
 	capacity := flags.String("capacity", "", "what the Node offers")
 	err := flags.Parse(args)
 	if err != nil {
 		return usageError(err)
+	}
+	if options.HollowNodesOf == "" {
+		return usageError(errors.New("--hollow-nodes-of: want the namespace of the hollow-node pods"))
 	}
 	if options.Images, err = parseImages(*images); err != nil {
 		return err

@@ -46,10 +46,11 @@ func (h *host) newProvider(ctx context.Context, pods, services informers.SharedI
 		pods:    make(map[types.UID]*podlife.Pod),
 	}
 	p.runtime = &podlife.Runtime{
-		Images:    image.Set(h.options.Images),
-		Host:      support.CurrentUser(),
-		Launcher:  h.launcher,
-		Addresses: address.NewPool(h.claim.Prefix()),
+		Images:        image.Set(h.options.Images),
+		Host:          support.CurrentUser(),
+		HollowNodesOf: h.options.HollowNodesOf,
+		Launcher:      h.launcher,
+		Addresses:     address.NewPool(h.claim.Prefix()),
 		Volumes: &volume.Manager{
 			Base: h.base, Objects: objects, Tokens: token.NewManager(h.client), Allocatable: h.options.Capacity,
 		},

@@ -31,6 +31,9 @@ type Options struct {
 	Kubeconfig string
 	// DataDir is a directory of the podhost's own. It is made if it is not there.
 	DataDir string
+	// HollowNodesOf is the namespace whose hollow-node pods run, as an agent makes them, and no others. Empty for any pod of any
+	// namespace, which is code that anyone who may create pods runs on this machine.
+	HollowNodesOf string
 	// Images maps image names to directories that play their root file systems.
 	Images map[string]string
 	// Capacity is what the Node has to offer: how much may be requested, of

@@ -161,3 +161,18 @@ func TestKubeletAPIWantsAuthorization(t *testing.T) {
 		t.Errorf("a stranger got %s", response.Status)
 	}
 }
+
+// A pod that names the Node is bound to it past the scheduler. Its script must not run on the machine.
+func TestNothingRunsButHollowNodes(t *testing.T) {
+	h := startHost(t, func(o *podhost.Options) { o.HollowNodesOf = o.Name })
+	proof := filepath.Join(t.TempDir(), "ran")
+	h.create(h.script("p", "echo ran >"+proof+"; exec sleep 1000"))
+	h.awaitRefused("p", podlife.ReasonUnsupported, "spec.containers[0].command: this podhost runs the command /hollow-node only")
+
+	other := startHost(t, func(o *podhost.Options) { o.HollowNodesOf = "hollowfleet" })
+	other.create(other.script("p", "echo ran >"+proof+"; exec sleep 1000"))
+	other.awaitRefused("p", podlife.ReasonUnsupported, "metadata.namespace: this podhost runs hollow-node pods of namespace hollowfleet only")
+	if _, err := os.Stat(proof); err == nil {
+		t.Error("the script has run")
+	}
+}

@@ -52,7 +52,11 @@ func (p *Pod) check(pod *corev1.Pod) (support.Refusals, map[string]string) {
 			}
 		}
 	}
-	return support.Check(pod, p.runtime.Host), images
+	refusals := support.Check(pod, p.runtime.Host)
+	if namespace := p.runtime.HollowNodesOf; namespace != "" {
+		refusals = append(support.CheckHollowNode(pod, namespace), refusals...)
+	}
+	return refusals, images
 }
 
 func (p *Pod) refuse(refusals support.Refusals, images map[string]string) {

@@ -22,13 +22,15 @@ import (
 
 // Runtime is what all pods of a podhost have in common.
 type Runtime struct {
-	Images    image.Set
-	Host      support.HostUser
-	Launcher  *process.Launcher
-	Addresses *address.Pool
-	Volumes   *volume.Manager
-	Objects   environment.Objects
-	Services  environment.ServiceLister
+	Images image.Set
+	Host   support.HostUser
+	// HollowNodesOf is the namespace whose hollow-node pods run, and no others; empty for any pod.
+	HollowNodesOf string
+	Launcher      *process.Launcher
+	Addresses     *address.Pool
+	Volumes       *volume.Manager
+	Objects       environment.Objects
+	Services      environment.ServiceLister
 	// APIHost and APIPort are where pods find the API server.
 	APIHost, APIPort string
 	// Allocatable is what the node has to offer.
