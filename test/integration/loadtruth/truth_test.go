@@ -132,7 +132,7 @@ var _ = Describe("The report of a load test", func() {
 		test := start(ctx, "outage", v1alpha1.Load{
 			Templates: []v1alpha1.LoadTemplate{{Name: "map", Object: plainMap}},
 			Steps: []v1alpha1.LoadStep{creating("map", 10, 50), {Name: "get", Phases: []v1alpha1.LoadPhase{
-				{Action: v1alpha1.LoadGet, Template: "map", Duration: most(during), Tuning: v1alpha1.LoadTuning{QPS: 50}},
+				{Action: v1alpha1.LoadGet, Template: "map", Duration: most(during), Tuning: v1alpha1.LoadTuning{QPS: 200}},
 			}}},
 			Thresholds: []v1alpha1.LoadThreshold{{Measurement: v1alpha1.LoadAPIRequest, Verb: "GET", Quantile: v1alpha1.LoadP90, Max: most(time.Second)}},
 		}, "c1")
@@ -148,8 +148,8 @@ var _ = Describe("The report of a load test", func() {
 		Expect(witness.quantile(0.9)).To(BeNumerically(">", 2*time.Second))
 		Expect(got.P90.Duration).To(BeNumerically(">", 2*time.Second), "a third of the requests were due while nothing was answered")
 		Expect(got.Max.Duration).To(BeNumerically("~", witness.quantile(1), 1500*time.Millisecond))
-		Expect(got.Count).To(BeEquivalentTo(int64(during/time.Second)*50), "all that was asked was asked")
-		Expect(measuredBy(run, v1alpha1.LoadAPIRequestWait, "").Max.Duration).To(BeNumerically(">", time.Second), "100 are under way after two seconds")
+		Expect(got.Count).To(BeEquivalentTo(int64(during/time.Second)*200), "all that was asked was asked")
+		Expect(measuredBy(run, v1alpha1.LoadAPIRequestWait, "").Max.Duration).To(BeNumerically(">", time.Second), "100 are under way after half a second")
 		Expect(run.Status.Verdict).NotTo(Equal(v1alpha1.LoadPassed), run.Status.Message)
 		Expect(test.Status.Verdict).NotTo(Equal(v1alpha1.LoadPassed), test.Status.Message)
 		Expect(run.Status.Thresholds[0].Met).To(BeFalse())
