@@ -240,6 +240,12 @@ const (
 	ReasonNoEarlierTemplate = "NoEarlierTemplate"
 	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
 	ReasonAwaitingApproval = "AwaitingApproval"
+	// ReasonGroupUnproven: no cluster with Machines has proven the revision in a mandatory group of the fleet, so nothing after it
+	// is started until a user changes something.
+	ReasonGroupUnproven = "GroupUnproven"
+	// ReasonGatesChanged: what is left of the fleet's rollout may be started by the spec as it is now, or as it was when the rollout
+	// started, but not by both.
+	ReasonGatesChanged = "GatesChanged"
 	// ReasonOutsideMaintenanceWindow: the current wave of the fleet's rollout waits for a maintenance window.
 	ReasonOutsideMaintenanceWindow = "OutsideMaintenanceWindow"
 	// ReasonClustersHeld: what is left of the fleet's rollout waits for clusters that are frozen or not Ready.

@@ -99,6 +99,9 @@ const (
 	// FleetMembersAnnotation has the clusters that the fleet had when that revision was begun, by their groups, as JSON. The hub
 	// sets it.
 	FleetMembersAnnotation = "hollowfleet.io/fleet-members"
+	// FleetPromiseAnnotation beside it has what the spec of the fleet said of groups, approvals, waves and bounds then, as JSON. The
+	// hub sets it.
+	FleetPromiseAnnotation = "hollowfleet.io/fleet-promise"
 	// AutoscalerRevisionAnnotation repeats RevisionAnnotation on a MachineSet under the name that
 	// cluster-autoscaler's clusterapi provider reads. Written by the hub.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"

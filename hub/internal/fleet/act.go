@@ -17,30 +17,39 @@ import (
 // fieldOwner is who the API server says wrote what the controller writes.
 const fieldOwner = client.FieldOwner("hollowfleet-fleet")
 
-// act carries a decision out. What rests on nothing is tried in every cluster.
-func (c *Controller) act(ctx context.Context, s *scope, d decision) error {
+// act carries a decision out. What rests on nothing is tried in every cluster. rest: something is left over, which rests on how
+// things are now.
+func (c *Controller) act(ctx context.Context, s *scope, d decision) (rest bool, err error) {
 	klog.FromContext(ctx).V(2).Info("Carrying out plan", "revision", s.revision, "wave", d.plan.Wave,
 		"changes", len(d.changes), "corrections", len(d.corrections), "removals", len(d.removals))
-	all := []error{c.change(ctx, s, d.changes)}
+	b := c.newBatch(s)
+	all := []error{c.change(ctx, b, d.changes)}
 	for _, correction := range d.corrections {
-		all = append(all, c.write(ctx, s, correction))
+		if b.mayWrite(ctx, correction) {
+			all = append(all, c.write(ctx, s, correction))
+		}
 	}
 	for _, m := range d.removals {
-		all = append(all, c.remove(ctx, s, m))
+		if b.mayWrite(ctx, write{member: m, removes: true}) {
+			all = append(all, c.remove(ctx, s, m))
+		}
 	}
-	return first(all)
+	return b.over, first(append(all, b.err))
 }
 
 // change writes the changes of a plan. They rest on each other, so the first that fails is the last of them, and a template is
 // kept before it is applied.
-func (c *Controller) change(ctx context.Context, s *scope, changes []write) error {
+func (c *Controller) change(ctx context.Context, b *batch, changes []write) error {
 	for _, change := range changes {
+		if !b.mayWrite(ctx, change) {
+			return nil
+		}
 		if change.begins {
-			if err := c.keep(ctx, s); err != nil {
+			if err := c.keep(ctx, b.scope); err != nil {
 				return err
 			}
 		}
-		if err := c.write(ctx, s, change); err != nil {
+		if err := c.write(ctx, b.scope, change); err != nil {
 			return err
 		}
 	}

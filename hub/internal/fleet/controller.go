@@ -89,17 +89,21 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	}
 	d := decide(s)
 	var actErr error
+	rest := false
 	if !d.empty() {
 		if s, err = c.observeLive(ctx, fleet, now); s == nil || err != nil {
 			return reconciler.Next{}, err
 		}
 		d = decide(s)
-		actErr = c.traceAct(ctx, s, d, before.ObservedGeneration == fleet.Generation)
+		rest, actErr = c.traceAct(ctx, s, d, before.ObservedGeneration == fleet.Generation)
 	}
 	s.fleet = fleet
 	report(s, d, now)
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
-	for _, at := range []time.Time{s.opensAt(d.plan), s.settlesAt} {
+	if rest {
+		next = next.NoLaterThan(restAfter)
+	}
+	for _, at := range []time.Time{s.opensAt(d.plan), s.removalOpensAt(d), s.settlesAt} {
 		if !at.IsZero() {
 			next = next.NoLaterThan(at.Sub(now))
 		}

@@ -21,6 +21,8 @@ type write struct {
 	content *applied
 	// begins: the present revision is applied. rollsBack: what the cluster had before is. binds: a record of an older hub is completed.
 	begins, rollsBack, binds bool
+	// removes: the MachineDeployment is deleted.
+	removes bool
 }
 
 // decision is what to do about one fleet.
@@ -30,6 +32,8 @@ type decision struct {
 	// nothing, each on its own; and so do removals.
 	changes, corrections []write
 	removals             []*member
+	// removalsWaiting are those that wait for settleTime, a maintenance window or room.
+	removalsWaiting []*member
 	// stop says why nothing is begun; nil if something may be. frozen: nothing at all is written.
 	stop   *problem
 	frozen freeze.Verdict
@@ -62,7 +66,8 @@ func decide(s *scope) decision {
 	}
 	d.changes = s.changes(d.plan)
 	if !s.fleet.Spec.Paused {
-		d.corrections, d.removals = s.corrections(d.changes), s.removals()
+		d.corrections = s.corrections(d.changes)
+		d.removals, d.removalsWaiting = s.removals(d.plan.Room)
 	}
 	return d
 }
@@ -70,20 +75,45 @@ func decide(s *scope) decision {
 func (s *scope) planInput(paused bool) plan.Input {
 	in := s.planned()
 	in.Strategy, in.UnreachablePolicy, in.Paused = s.fleet.Spec.RolloutStrategy, s.fleet.Spec.UnreachablePolicy, paused
+	in.Approved = s.approvedGroups()
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
-		approved := v1alpha1.MachineFleetApproval{Group: group.Name, Revision: s.revision}
-		if group.Approval == v1alpha1.GroupApprovalRequired && !slices.Contains(s.fleet.Spec.Approvals, approved) {
+		if group.Approval == v1alpha1.GroupApprovalRequired && !slices.Contains(in.Approved, group.Name) {
 			in.Unapproved = append(in.Unapproved, group.Name)
 		}
 	}
-	in.Snapshot = s.snapshot
+	in.Snapshot, in.Promise = s.snapshot, s.promise
 	for _, m := range s.members {
 		cluster := s.plannedCluster(m)
 		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
 		in.Clusters = append(in.Clusters, cluster)
 	}
 	return in
+}
+
+// approvedGroups are the groups for which the present revision is approved, whether they need that or not.
+func (s *scope) approvedGroups() []string {
+	var groups []string
+	for _, approval := range s.fleet.Spec.Approvals {
+		if approval.Revision == s.revision {
+			groups = append(groups, approval.Group)
+		}
+	}
+	return groups
+}
+
+// recordedGroup is the group that the record of a member gets when the revision is begun there: the one that it was promised. One
+// that was in a group with an approval, and is in none because of a label or a name that has changed, stays one of that.
+func (s *scope) recordedGroup(m *member) string {
+	switch {
+	case m.promised != nil:
+		return *m.promised
+	case m.group == "" && m.record != nil && slices.ContainsFunc(s.fleet.Spec.Groups, func(g v1alpha1.MachineFleetGroup) bool {
+		return g.Name == m.record.Group && g.Approval == v1alpha1.GroupApprovalRequired
+	}):
+		return m.record.Group
+	}
+	return m.group
 }
 
 // changes are the writes that a plan asks for, in its order.
@@ -96,7 +126,7 @@ func (s *scope) changes(p plan.Plan) []write {
 	for _, change := range p.Changes {
 		m := members[change.Cluster]
 		w := write{
-			member: m, record: newRecord(s.fleet, m.unplanned(s, change.Record), m.group), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
+			member: m, record: newRecord(s.fleet, m.unplanned(s, change.Record), s.recordedGroup(m)), content: s.correction(m), begins: change.Apply, rollsBack: change.RollBack,
 		}
 		switch {
 		case change.Apply:
@@ -105,7 +135,7 @@ func (s *scope) changes(p plan.Plan) []write {
 		case change.RollBack:
 			w.content = m.previous()
 			w.content.Spec.Replicas = m.replicas
-		case !s.current(m):
+		default:
 			w.record.Group = m.record.Group
 		}
 		w.record.Cause = m.cause(change, w.record.Revision)
@@ -132,17 +162,6 @@ func (s *scope) corrections(changes []write) []write {
 		}
 	}
 	return all
-}
-
-// removals are the clusters that have left and in which something may be deleted.
-func (s *scope) removals() []*member {
-	if s.fleet.Spec.RemovalPolicy != v1alpha1.RemovalDelete {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(s.left), func(m *member) bool {
-		settling := !m.leftSince.IsZero() && s.now.Sub(m.leftSince) < settleTime
-		return settling || m.held != "" || m.silent || m.deployment.DeletionTimestamp != nil
-	})
 }
 
 func (s *scope) selectedCount() int {

@@ -33,6 +33,8 @@ type Template struct {
 	// Members are the groups of the clusters that the fleet had when the revision was begun last, by name; nil if that is not
 	// known.
 	Members map[string]string
+	// Promise is what the spec said then; nil if that is not known.
+	Promise *Promise
 	// Kept is the object that keeps it.
 	Kept *appsv1.ControllerRevision
 }
@@ -93,7 +95,7 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 		if json.Unmarshal(object.Data.Raw, content) == nil {
 			t.Template, t.Overrides = &content.MachineDeploymentTemplate, content.Overrides
 		}
-		t.Members = readMembers(object)
+		t.Members, t.Promise = readSnapshot(object)
 		found = append(found, t)
 	}
 	slices.SortFunc(found, func(a, b Template) int { return int(a.Number - b.Number) })
@@ -103,7 +105,8 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 // keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
 // fleet has now, and removes those templates that are too many.
 func (c *Controller) keep(ctx context.Context, s *scope) error {
-	if c.remembered.get(s.fleet.UID, s.revision).kept {
+	taken := s.takeSnapshot()
+	if known := c.remembered.get(s.fleet.UID); known.kept && (s.snapshot != nil && known.is(s) || known.same(taken)) {
 		return nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
@@ -114,34 +117,34 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 	if len(all) > 0 {
 		next = all[len(all)-1].Number + 1
 	}
-	members := s.present()
 	at := slices.IndexFunc(all, func(t Template) bool { return t.Revision == s.revision })
 	switch {
 	case at < 0:
-		err = c.store(ctx, s, next, members)
-	case at < len(all)-1: // It was gone back to.
-		err = c.begunAnew(ctx, all[at].Kept, next, members)
-	case all[at].Members == nil: // With which clusters it was begun is not known any more.
-		err = c.begunAnew(ctx, all[at].Kept, all[at].Number, members)
+		err = c.store(ctx, s, next, taken)
+	case s.snapshot == nil && all[at].Members == nil && at == len(all)-1: // With which clusters it was begun is not known any more.
+		err = c.beginAgain(ctx, all[at].Kept, all[at].Number, taken)
+	case s.snapshot == nil: // It was gone back to, or is begun again.
+		err = c.beginAgain(ctx, all[at].Kept, next, taken)
 	default:
-		members = all[at].Members
+		taken = memory{revision: s.revision, members: all[at].Members, promise: all[at].Promise}
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
-	c.remembered.set(s.fleet.UID, memory{revision: s.revision, members: members, kept: true})
+	taken.kept = true
+	c.remembered.set(s.fleet.UID, taken)
 	return c.forget(ctx, s, all)
 }
 
-// begunAnew notes that a revision which is kept is begun with other clusters, or with another number.
-func (c *Controller) begunAnew(ctx context.Context, kept *appsv1.ControllerRevision, number int64, members map[string]string) error {
+// beginAgain notes that a revision which is kept is begun with other clusters or another spec, or with another number.
+func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevision, number int64, taken memory) error {
 	changed := kept.DeepCopy()
 	changed.Revision = number
-	setMembers(changed, members)
+	setSnapshot(changed, taken)
 	return c.Client.Patch(ctx, changed, client.MergeFrom(kept), fieldOwner)
 }
 
-func (c *Controller) store(ctx context.Context, s *scope, number int64, members map[string]string) error {
+func (c *Controller) store(ctx context.Context, s *scope, number int64, taken memory) error {
 	text, err := json.Marshal(keptOf(s.fleet))
 	if err != nil {
 		return err
@@ -157,7 +160,7 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64, members 
 		},
 		Data: runtime.RawExtension{Raw: text}, Revision: number,
 	}
-	setMembers(wanted, members)
+	setSnapshot(wanted, taken)
 	err = c.Client.Create(ctx, wanted, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:

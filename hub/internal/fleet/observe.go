@@ -36,11 +36,12 @@ type member struct {
 	record *record
 	// matches: the selector or the Placement chooses the cluster. selected: it is accepted besides.
 	matches, selected bool
-	// leftSince is since when this process has seen that the Placement does not choose the cluster any more; zero if it does,
-	// or with a selector.
+	// leftSince is since when this process has seen that the cluster is not chosen any more; zero if it is.
 	leftSince time.Time
-	group     string
-	replicas  *int32
+	// group is the decision group as the spec says now, and promised is that of the snapshot; nil if the cluster is not in it.
+	group    string
+	promised *string
+	replicas *int32
 	// template holds for the cluster. unusable says why spec.replicasFromLabel does not; nil if it does.
 	template *template
 	unusable *problem
@@ -68,6 +69,8 @@ type scope struct {
 	selection *selection
 	// snapshot has the groups of the clusters with which the revision was begun, by name; nil if it was not begun.
 	snapshot map[string]string
+	// promise is what the spec said then; nil if that is not known.
+	promise *plan.Promise
 	// partialSince is since when this process has seen the selection partial; zero if it is not.
 	partialSince time.Time
 	// settlesAt is when settleTime is over for something that this process has seen of the Placement; zero if it is for all.
@@ -225,12 +228,10 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	}
 	c.hold(m, unknown)
 	m.unhealthy = unhealthy(fleet, m.cluster)
+	m.opensAt, m.closed = closed(s.windows, m.cluster)
 	chosen.classify(s, m)
 	current := s.current(m)
-	if current {
-		m.group = m.record.Group
-	}
-	m.leftSince = c.seen.since(place{fleet.UID, m.cluster.Name}, s.selection.selector == nil && !m.matches, s.now)
+	m.leftSince = c.seen.since(place{fleet.UID, m.cluster.Name}, !m.matches, s.now)
 	s.settle(m.leftSince)
 	if !m.matches {
 		s.left = append(s.left, m)
@@ -239,7 +240,6 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 	if !m.selected && (!current || removable) {
 		return nil
 	}
-	m.opensAt, m.closed = closed(s.windows, m.cluster)
 	s.members = append(s.members, m)
 	return c.addProblem(ctx, reader, s, m)
 }
@@ -346,6 +346,9 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 	cluster := plan.Cluster{
 		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 		Left: !m.selected,
+	}
+	if m.record != nil {
+		cluster.LastGroup = m.record.Group
 	}
 	cluster.Record.Revision, cluster.Record.Previous = m.toPlan(s, cluster.Record.Revision), m.toPlan(s, cluster.Record.Previous)
 	if d := m.deployment; d != nil {

@@ -117,7 +117,7 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 func (p *Preview) member(s *scope, d decision, m *member) Member {
 	result := Member{
 		Cluster: m.cluster, Kubelet: m.template.kubelet(), Override: m.template.override, Deployment: m.deployment,
-		Group: m.group, Phase: s.phase(m), Held: m.held,
+		Group: s.recordedGroup(m), Phase: s.phase(m), Held: m.held,
 	}
 	result.Unhealthy = m.unhealthyIn(result.Phase)
 	for _, p := range m.blocked {
@@ -127,7 +127,7 @@ func (p *Preview) member(s *scope, d decision, m *member) Member {
 		result.Since = m.record.planned().Since
 	}
 	result.Failure = s.failure(m).exported()
-	result.Unapproved = slices.Contains(s.planInput(true).Unapproved, m.group)
+	result.Unapproved = s.planInput(true).AwaitedGroup(s.plannedCluster(m)) != ""
 	if m.closed && result.Phase == plan.ToApply {
 		result.OpensAt = m.opensAt
 	}

@@ -36,6 +36,9 @@ type record struct {
 	// spec.retriedAt. Both are of a plan.Record.
 	Previous string `json:"previous,omitempty"`
 	Retried  string `json:"retried,omitempty"`
+	// Begun is when the revision was begun, and Empty says that the cluster had no Machine in its soak. Both are of a plan.Record.
+	Begun string `json:"begun,omitempty"`
+	Empty bool   `json:"empty,omitempty"`
 	// Cause is why the cluster failed with the revision. After a rollback nothing else says so.
 	Cause string `json:"cause,omitempty"`
 }
@@ -53,8 +56,10 @@ func readRecord(deployment metav1.Object) *record {
 	if _, err := time.Parse(time.RFC3339Nano, r.Since); err != nil {
 		return nil
 	}
-	if _, err := time.Parse(time.RFC3339Nano, r.Retried); err != nil {
-		r.Retried = ""
+	for _, optional := range []*string{&r.Retried, &r.Begun} {
+		if _, err := time.Parse(time.RFC3339Nano, *optional); err != nil {
+			*optional = ""
+		}
 	}
 	return r
 }
@@ -97,14 +102,20 @@ func (r *record) planned() plan.Record {
 	}
 	since, _ := time.Parse(time.RFC3339Nano, r.Since)     // readRecord has parsed it.
 	retried, _ := time.Parse(time.RFC3339Nano, r.Retried) // The zero time if there was none.
-	return plan.Record{Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held, Previous: r.Previous, Retried: retried}
+	begun, _ := time.Parse(time.RFC3339Nano, r.Begun)
+	return plan.Record{
+		Revision: r.Revision, Phase: r.Phase, Since: since, Held: r.Held, Previous: r.Previous, Retried: retried, Begun: begun, Empty: r.Empty,
+	}
 }
 
 // newRecord is the record that a change leads to.
 func newRecord(fleet *v1alpha1.MachineFleet, p plan.Record, group string) *record {
 	r := &record{
 		Fleet: fleet.Name, UID: fleet.UID, Revision: p.Revision, Phase: p.Phase,
-		Since: p.Since.UTC().Format(time.RFC3339Nano), Held: p.Held, Group: group, Previous: p.Previous,
+		Since: p.Since.UTC().Format(time.RFC3339Nano), Held: p.Held, Group: group, Previous: p.Previous, Empty: p.Empty,
+	}
+	if !p.Begun.IsZero() {
+		r.Begun = p.Begun.UTC().Format(time.RFC3339Nano)
 	}
 	if !p.Retried.IsZero() {
 		r.Retried = p.Retried.UTC().Format(time.RFC3339Nano)

@@ -2,8 +2,11 @@ package fleet
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -29,6 +32,9 @@ func TestAClusterThatLeavesLosesItsMachineDeploymentByPolicy(t *testing.T) {
 	f.label(2, testLabel, "")
 	f.label(3, testLabel, "")
 	f.reconcile()
+	f.after(settleTime - 1)
+	f.Expect(f.deployment(2)).NotTo(BeNil(), "its label may come back")
+	f.after(1)
 	f.Expect(f.deployment(2)).To(BeNil())
 	f.Expect(f.deployment(3)).NotTo(BeNil(), "nothing is deleted where it is frozen")
 	f.freeze(3, false)
@@ -94,4 +100,65 @@ func TestAFleetThatIsBeingDeletedChangesNothing(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.35.0"), "neither the template nor a correction is applied")
 	f.Expect(f.condition(v1alpha1.ReadyCondition).Reason).To(Equal(v1alpha1.ReasonDeleting))
 	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Finalizers = nil })
+}
+
+// A label that is gone for a moment deletes nothing.
+func TestAClusterThatComesBackSoonKeepsItsMachineDeployment(t *testing.T) {
+	f := newFixture(t, 3, both(inSteps(2, 0), deleting))
+	f.settle()
+	before := f.deployment(2).UID
+	f.label(2, testLabel, "")
+	f.reconcile()
+	f.after(settleTime / 2)
+	f.label(2, testLabel, f.fleet.Name)
+	f.reconcile()
+	f.label(2, testLabel, "")
+	f.reconcile()
+	f.after(settleTime - 1)
+	f.Expect(f.deployment(2)).To(HaveValue(HaveField("UID", before)))
+}
+
+// Deletions take up the room of maxConcurrency, and wait for maintenance windows.
+func TestDeletionsKeepToTheBoundsOfARollout(t *testing.T) {
+	f := newFixture(t, 4, both(inSteps(1, 0), deleting))
+	f.settle()
+	for i := 1; i < 4; i++ {
+		f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Finalizers = []string{"example.com/machines"} })
+		if i > 1 {
+			f.label(i, testLabel, "")
+		}
+	}
+	deleted := func() int {
+		n := 0
+		for i := range f.clusters {
+			if d := f.deployment(i); d == nil || d.DeletionTimestamp != nil {
+				n++
+			}
+		}
+		return n
+	}
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "leap", Schedule: "0 0 29 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
+	})
+	f.reconcile()
+	f.after(settleTime)
+	f.Expect(deleted()).To(Equal(0), "no window is open")
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.MaintenanceWindows = nil })
+	f.reconcile()
+	f.after(settleTime)
+	f.Expect(deleted()).To(Equal(1), "one at a time: its Machines are still going")
+	f.Expect(f.status().Message).To(ContainSubstring("their MachineDeployments are deleted within maxConcurrency and maintenance windows"))
+	for i := 1; i < 4; i++ {
+		if f.deployment(i).DeletionTimestamp != nil {
+			f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })
+			break
+		}
+	}
+	f.reconcile()
+	f.Expect(deleted()).To(Equal(2))
+	for i := range f.clusters {
+		if d := f.deployment(i); d != nil && len(d.Finalizers) > 0 {
+			f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })
+		}
+	}
 }

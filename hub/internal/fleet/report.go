@@ -33,6 +33,8 @@ type summary struct {
 	// rollingBack are being given what they had before, and rolledBack have it.
 	rollingBack, rolledBack []string
 	held, blocked, down     []string
+	// leaving are in progress and do not belong to the fleet any more; leftFailed have failed before they left.
+	leaving, leftFailed []string
 	// unhealthy are those for which a condition of spec.healthConditions does not hold.
 	unhealthy []string
 	// whyBlocked and whyUnhealthy are of the first of them.
@@ -80,10 +82,12 @@ func (s *scope) summarize(p plan.Plan) summary {
 	var sum summary
 	for _, m := range s.members {
 		name := m.cluster.Name
-		if m.selected {
-			sum.counts.Selected++
-		}
 		phase := s.phase(m)
+		if !m.selected {
+			sum.addLeft(name, phase)
+			continue
+		}
+		sum.counts.Selected++
 		sum.count(name, phase)
 		failure := s.failure(m)
 		if slices.Contains(p.NotRolledBack, name) {
@@ -118,6 +122,17 @@ func (s *scope) summarize(p plan.Plan) summary {
 	return sum
 }
 
+// addLeft notes a cluster that has left the fleet in the middle of the revision. It is not counted.
+func (sum *summary) addLeft(cluster string, phase plan.Phase) {
+	switch phase {
+	case plan.Progressing, plan.Soaking, plan.RollingBack:
+		sum.leaving = append(sum.leaving, cluster)
+	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
+		sum.leftFailed = append(sum.leftFailed, cluster)
+	case plan.ToApply, plan.Succeeded, plan.RolledBack:
+	}
+}
+
 func (sum *summary) count(cluster string, phase plan.Phase) {
 	switch phase {
 	case plan.ToApply:
@@ -138,6 +153,14 @@ func (sum *summary) count(cluster string, phase plan.Phase) {
 		sum.counts.RolledBack++
 		sum.rolledBack = append(sum.rolledBack, cluster)
 	}
+}
+
+func namesOf(members []*member) []string {
+	var names []string
+	for _, m := range members {
+		names = append(names, m.cluster.Name)
+	}
+	return names
 }
 
 func (sum *summary) fail(cluster string, p problem) {
@@ -267,8 +290,9 @@ func (s *scope) stopped(p plan.Plan, sum summary, text string) (status metav1.Co
 	switch {
 	case s.planned().Aborted:
 		why, remedy = "spec.abortedRevision is this revision", "unset it to go on, or change the template"
-	case p.Breached && len(sum.failures) > 0:
-		why, remedy = "more have failed than spec.rolloutStrategy allows", "repair these clusters, change the template, or raise maxFailures"
+	case p.Breached && len(sum.failures)+len(sum.leftFailed) > 0:
+		why = "more have failed than spec.rolloutStrategy allows"
+		remedy = "repair these clusters, change the template, or raise maxFailures and set spec.retriedAt"
 	}
 	status, message = metav1.ConditionFalse, text+"; "+why+", and nothing more is begun: "
 	switch {
@@ -301,12 +325,16 @@ func (sum *summary) rest() int {
 func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
 	idle := sum.counts.Progressing+sum.counts.Soaking == 0
 	switch {
+	case idle && len(p.Unproven) > 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonGroupUnproven
 	case idle && len(p.AwaitingApproval) > 0:
 		return metav1.ConditionUnknown, v1alpha1.ReasonAwaitingApproval
 	case idle && len(p.Closed) > 0:
 		return metav1.ConditionUnknown, v1alpha1.ReasonOutsideMaintenanceWindow
 	case idle && len(sum.blocked) > 0 && len(sum.blocked)+len(sum.held) >= sum.rest():
 		return metav1.ConditionFalse, v1alpha1.ReasonClustersBlocked
+	case idle && len(p.Changed) > 0 && len(p.Changed)+len(sum.held)+len(sum.blocked) >= sum.rest():
+		return metav1.ConditionFalse, v1alpha1.ReasonGatesChanged
 	case len(sum.held) > 0 && len(sum.held) >= sum.rest():
 		return metav1.ConditionUnknown, v1alpha1.ReasonClustersHeld
 	}
@@ -316,7 +344,7 @@ func (sum *summary) awaits(p plan.Plan) (metav1.ConditionStatus, string) {
 // standing counts the clusters, and names those that need a person.
 func (s *scope) standing(d decision, sum summary) string {
 	counts := sum.counts
-	text := fmt.Sprintf("wave %d of %d: %d of %d clusters have revision %s", d.plan.Wave+1, d.plan.Waves, counts.Updated, len(s.members), s.revision)
+	text := fmt.Sprintf("wave %d of %d: %d of %d clusters have revision %s", d.plan.Wave+1, d.plan.Waves, counts.Updated, counts.Selected, s.revision)
 	if n := counts.Progressing + counts.Soaking; n > 0 {
 		text += fmt.Sprintf(", %d in progress", n)
 	}
@@ -327,7 +355,8 @@ func (s *scope) standing(d decision, sum summary) string {
 	}{{"failed", sum.failed, ""}, {"frozen, paused or not Ready", sum.held, ""}, {"blocked", sum.blocked, sum.whyBlocked},
 		{"spec.healthConditions do not hold", sum.unhealthy, sum.whyUnhealthy}, {"rolling back", sum.rollingBack, ""}, {"rolled back", sum.rolledBack, ""},
 		{"to be rolled back", d.plan.ToRollBack, ""}, {"without an earlier template to go back to", d.plan.NotRolledBack, ""},
-		{"joined since the rollout began", d.plan.Late, ""}} {
+		{"joined since the rollout began", d.plan.Late, ""}, {"in the middle of it, and not in the fleet any more", sum.leaving, ""},
+		{"failed before they left the fleet", sum.leftFailed, ""}} {
 		if len(list.names) > 0 {
 			text += fmt.Sprintf("; %s: %s", list.what, reconciler.ListFew(list.names))
 		}
@@ -335,8 +364,9 @@ func (s *scope) standing(d decision, sum summary) string {
 			text += fmt.Sprintf(" (%s)", conditions.Shorten(list.why, longestFailure))
 		}
 	}
-	if groups := d.plan.AwaitingApproval; len(groups) > 0 {
-		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
+	text += s.awaitedGates(d.plan)
+	if names := namesOf(d.removalsWaiting); len(names) > 0 {
+		text += fmt.Sprintf("; left the fleet, and their MachineDeployments are deleted within maxConcurrency and maintenance windows: %s", reconciler.ListFew(names))
 	}
 	text += s.standingOfWindows(d.plan, reconciler.ListFew)
 	if names := s.windowless(); len(names) > 0 && counts.Waiting > 0 {

@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,13 +22,38 @@ import (
 // together. Without a snapshot a rollout rests on the clusters that the fleet has at the moment.
 const largestSnapshot = 224 << 10
 
-// memory is what this process knows of the revision of a fleet.
+// Promise is what the spec of a fleet said when a revision was begun, and until when that holds: until a user has the revision
+// begun again.
+type Promise struct {
+	plan.Promise
+	RetriedAt time.Time `json:"retriedAt,omitzero"`
+}
+
+// memory is what this process knows of the rollout of a fleet.
 type memory struct {
 	revision string
-	// members are the groups of the clusters with which the revision was begun, by name; nil if it was not.
+	// members are the groups of the clusters with which the revision was begun, by name, and promise is what the spec said then.
 	members map[string]string
-	// kept: the template is the newest that is kept, with members.
+	promise *Promise
+	// kept: the template is the newest that is kept, with both.
 	kept bool
+}
+
+// is tells whether it is of the rollout that a scope is about.
+func (m memory) is(s *scope) bool {
+	return m.revision == s.revision && (m.promise == nil || m.promise.RetriedAt.Equal(s.planned().RetriedAt))
+}
+
+// same tells whether a rollout that was begun at another moment would rest on the same.
+func (m memory) same(other memory) bool {
+	if m.revision != other.revision || !maps.Equal(m.members, other.members) || m.promise == nil || other.promise == nil {
+		return false
+	}
+	promise := *m.promise
+	promise.Since = other.promise.Since
+	a, errA := json.Marshal(promise)
+	b, errB := json.Marshal(other.promise)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 // remembered has a memory for each fleet. The zero value is ready for use.
@@ -34,14 +62,10 @@ type remembered struct {
 	all map[types.UID]memory
 }
 
-// get returns what is known of a revision; nothing, with another revision, if it is another that is known.
-func (r *remembered) get(fleet types.UID, revision string) memory {
+func (r *remembered) get(fleet types.UID) memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m := r.all[fleet]; m.revision == revision {
-		return m
-	}
-	return memory{}
+	return r.all[fleet]
 }
 
 func (r *remembered) set(fleet types.UID, m memory) {
@@ -53,58 +77,91 @@ func (r *remembered) set(fleet types.UID, m memory) {
 	r.all[fleet] = m
 }
 
-// addSnapshot gives the members the groups of the snapshot. It matters only while some cluster is not through: a fleet at rest
-// costs no read.
+// addSnapshot reads with which clusters and which spec the revision was begun. It matters only while some cluster is not through:
+// a fleet at rest costs no read.
 func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
-	atRest := !slices.ContainsFunc(s.members, func(m *member) bool { return !s.current(m) || m.record.Phase != plan.Succeeded })
-	if atRest {
+	atRest := !slices.ContainsFunc(s.members, func(m *member) bool { return !s.current(m) || m.record.Phase != plan.Succeeded || m.record.Empty })
+	if atRest || !s.begun() {
 		return nil
 	}
-	var err error
-	if s.snapshot, err = c.snapshot(ctx, s); err != nil {
+	known, err := c.readMemory(ctx, s)
+	if err != nil {
 		return err
+	}
+	s.snapshot = known.members
+	if known.promise != nil {
+		s.promise = &known.promise.Promise
 	}
 	for _, m := range s.members {
 		if group, known := s.snapshot[m.cluster.Name]; known {
-			m.group = group
+			m.promised = &group
 		}
 	}
 	return nil
 }
 
-// snapshot returns the groups of the clusters with which the present revision was begun, by name; nil if it was not. They are
-// read once for each revision and process, because only this controller writes them.
-func (c *Controller) snapshot(ctx context.Context, s *scope) (map[string]string, error) {
-	if known := c.remembered.get(s.fleet.UID, s.revision); known.revision != "" {
-		return known.members, nil
+// begun tells whether the revision was begun in a cluster, and the fleet did not leave it since: a revision that no cluster has
+// any more is begun with the clusters that there are then.
+func (s *scope) begun() bool { return s.planInput(true).Begun() }
+
+// readMemory returns what is known of the rollout of the present revision. It is read once for each and process, because only
+// this controller writes it.
+func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
+	if known := c.remembered.get(s.fleet.UID); known.revision != "" && known.is(s) {
+		return known, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
 	if c.preview && apierrors.IsForbidden(err) {
-		return nil, nil // A user who looks at the fleet need not have the right to see them.
+		return memory{}, nil // A user who looks at the fleet need not have the right to see them.
 	}
 	if err != nil {
-		return nil, err
+		return memory{}, err
 	}
 	found := memory{revision: s.revision}
 	if len(all) > 0 {
 		// An older one has the clusters of an earlier rollout of the same templates.
-		if newest := all[len(all)-1]; newest.Revision == s.revision {
-			found.members, found.kept = newest.Members, newest.Members != nil
+		newest := all[len(all)-1]
+		if kept := (memory{revision: newest.Revision, members: newest.Members, promise: newest.Promise, kept: newest.Members != nil}); kept.is(s) {
+			found = kept
 		}
 	}
 	c.remembered.set(s.fleet.UID, found)
-	return found.members, nil
+	return found, nil
 }
 
-// present are the groups of the clusters that the fleet has now, by name.
-func (s *scope) present() map[string]string {
-	members := map[string]string{}
+// takeSnapshot is what the rollout keeps to if the revision is begun now.
+func (s *scope) takeSnapshot() memory {
+	taken := memory{revision: s.revision, members: map[string]string{}, promise: &Promise{RetriedAt: s.planned().RetriedAt}}
 	for _, m := range s.members {
 		if m.selected {
-			members[m.cluster.Name] = m.group
+			taken.members[m.cluster.Name] = m.group
 		}
 	}
-	return members
+	taken.promise.Promise = plan.Promise{Since: s.now, Strategy: s.fleet.Spec.RolloutStrategy}
+	for _, group := range s.fleet.Spec.Groups {
+		taken.promise.Groups = append(taken.promise.Groups, group.Name)
+		if group.Approval == v1alpha1.GroupApprovalRequired {
+			taken.promise.Approval = append(taken.promise.Approval, group.Name)
+		}
+	}
+	return taken
+}
+
+// setSnapshot notes with which clusters a revision is begun, if they are not too many, and what the spec says.
+func setSnapshot(kept *appsv1.ControllerRevision, taken memory) {
+	if text, err := json.Marshal(taken.promise); err == nil && taken.promise != nil {
+		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetPromiseAnnotation, string(text))
+	}
+	setMembers(kept, taken.members)
+}
+
+// readSnapshot is the opposite of setSnapshot.
+func readSnapshot(kept *appsv1.ControllerRevision) (map[string]string, *Promise) {
+	promise := &Promise{}
+	if json.Unmarshal([]byte(kept.Annotations[v1alpha1.FleetPromiseAnnotation]), promise) != nil {
+		promise = nil
+	}
+	return readMembers(kept), promise
 }
 
 // setMembers notes the clusters with which a revision is begun, if they are not too many.

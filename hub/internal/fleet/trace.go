@@ -14,7 +14,7 @@ import (
 // traceAct carries a decision out in a span, unless it is empty. That for a change of the fleet, which seen says was not observed before,
 // begins the trace, or goes on with the one that the user has named on the fleet; each later wave begins its own, with a link
 // to what was last written to a cluster.
-func (c *Controller) traceAct(ctx context.Context, s *scope, d decision, seen bool) error {
+func (c *Controller) traceAct(ctx context.Context, s *scope, d decision, seen bool) (rest bool, err error) {
 	if d.empty() {
 		return c.act(ctx, s, d)
 	}
@@ -27,12 +27,12 @@ func (c *Controller) traceAct(ctx context.Context, s *scope, d decision, seen bo
 	ctx, end := c.tracer.Continue(ctx, "MachineFleet.Act", from, append(telemetry.Object("machine_fleet", s.fleet),
 		attribute.String("hollowfleet.revision", s.revision), attribute.Int("hollowfleet.changes", len(d.changes)),
 		attribute.Int("hollowfleet.corrections", len(d.corrections)), attribute.Int("hollowfleet.removals", len(d.removals)))...)
-	err := c.act(ctx, s, d)
+	rest, err = c.act(ctx, s, d)
 	end(err)
 	if err == nil {
 		c.tracer.Settle(s.fleet)
 	}
-	return err
+	return rest, err
 }
 
 // stampPatch adds traceparent, if there is one, to a merge patch that changes something.

@@ -267,7 +267,8 @@ func TestAClusterJoinsAndLeavesInMidRollout(t *testing.T) {
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Succeeded v1.36.2, -"),
 		"the one that left in its middle takes up its place until it is through")
 	status := f.status()
-	f.Expect([]int32{status.Clusters.Selected, status.Clusters.Progressing, status.Clusters.Waiting}).To(Equal([]int32{2, 1, 1}))
+	f.Expect([]int32{status.Clusters.Selected, status.Clusters.Progressing, status.Clusters.Waiting}).To(Equal([]int32{2, 0, 1}), "it is not counted any more")
+	f.Expect(status.Message).To(ContainSubstring("in the middle of it, and not in the fleet any more: " + f.clusters[1].Name))
 	f.says(false, 1)
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"), "one that left before its turn is left alone")

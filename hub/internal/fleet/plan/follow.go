@@ -2,13 +2,17 @@ package plan
 
 import "time"
 
-// follow returns the record of a cluster after what it reports now.
-func (in Input) follow(c Cluster, rules rules) Record {
+// follow returns the record of a cluster after what it reports now. reopened: it succeeded without a Machine, and its mandatory
+// group still needs a cluster that proves the revision.
+func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
 	r := c.Record
 	if c.Silent {
 		return r
 	}
 	r = r.undone(in.Revision)
+	if reopened && !c.Held {
+		r.Phase, r.Since, r.Empty = Progressing, in.Now, false
+	}
 	if r.Phase == ToApply || r.Phase == Succeeded || r.Phase == RolledBack {
 		return r
 	}
@@ -23,12 +27,14 @@ func (in Input) follow(c Cluster, rules rules) Record {
 	if r.Phase == RollingBack || r.Phase == RollbackFailed {
 		return r.endRollback(c.Observed, rules, in.Now)
 	}
-	healthy := c.Observed.healthy()
+	healthy, empty := c.Observed.healthy(), c.Observed.Desired == 0
 	switch {
-	case healthy && r.Phase != Soaking:
-		r.Phase, r.Since = Soaking, in.Now
+	case healthy && (r.Phase != Soaking || r.Empty && !empty):
+		r.Phase, r.Since, r.Empty = Soaking, in.Now, empty
 	case !healthy && r.Phase == Soaking:
-		r.Phase, r.Since = Progressing, in.Now
+		r.Phase, r.Since, r.Empty = Progressing, in.Now, false
+	case r.Phase == Soaking:
+		r.Empty = empty
 	}
 	return in.end(r, c.Observed, rules)
 }

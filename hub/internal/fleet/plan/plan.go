@@ -55,6 +55,10 @@ type Record struct {
 	Previous string
 	// Retried is Input.RetriedAt as it was when the revision was begun, or failed, last.
 	Retried time.Time
+	// Begun is when the revision was begun.
+	Begun time.Time
+	// Empty: the cluster had no Machine during the soak, so its success proves nothing.
+	Empty bool
 }
 
 // Observed is what the MachineDeployment of a cluster reports, and whether the cluster's conditions hold.
@@ -83,10 +87,12 @@ func (o Observed) healthy() bool {
 // Cluster is one cluster of the fleet.
 type Cluster struct {
 	Name string
-	// Group is the name of its decision group. Empty: it is in none.
-	Group    string
-	Record   Record
-	Observed Observed
+	// Group is the name of its decision group, as the spec says now. Empty: it is in none.
+	Group string
+	// LastGroup is the group in which the revision of the record was begun.
+	LastGroup string
+	Record    Record
+	Observed  Observed
 	// Held: the cluster is frozen or not Ready. Nothing is begun there, and nothing that it reports counts.
 	Held bool
 	// Unreachable: it is held for a reason that Input.UnreachablePolicy is about.
@@ -98,7 +104,8 @@ type Cluster struct {
 	Blocked bool
 	// Closed: nothing is begun there for the time being. What has begun is followed.
 	Closed bool
-	// Left: the fleet does not select the cluster any more. What has begun is followed, and nothing else is done.
+	// Left: the fleet does not select the cluster any more. What has begun is followed, and nothing else is done. No wave waits
+	// for it, and it takes up room only while it can be seen.
 	Left bool
 	// PreviousLost: the template of Record.Previous cannot be read.
 	PreviousLost bool
@@ -116,12 +123,15 @@ type Input struct {
 	Revision string
 	// Groups are the names of the decision groups, in their order. The clusters that are in none come last.
 	Groups []string
-	// Unapproved are the groups in which nothing may be begun until a user approves the revision.
-	Unapproved []string
+	// Unapproved are the groups in which nothing may be begun until a user approves the revision, and Approved those for which a
+	// user has approved it, whether they need that or not.
+	Unapproved, Approved []string
 	// Clusters are those that the fleet has now, in any order.
 	Clusters []Cluster
 	// Snapshot has the groups of the clusters that the fleet had when the revision was begun, by name; nil if it was not begun.
 	Snapshot map[string]string
+	// Promise is what the spec said when the revision was begun. Without one, the rest of the spec promised what it says now.
+	Promise *Promise
 	// UnreachablePolicy says whether a wave waits for clusters that are unreachable. Empty is Hold.
 	UnreachablePolicy v1alpha1.UnreachablePolicy
 	// Paused: nothing is begun; what has begun is followed.
@@ -156,6 +166,13 @@ type Plan struct {
 	Breached bool
 	// Stopped: nothing more is begun, because the rollout is breached or aborted, or some cluster was rolled back.
 	Stopped bool
+	// Unproven names the mandatory groups that no cluster has proven the revision for: they have none, or none with Machines.
+	// Nothing of later waves is begun.
+	Unproven []string
+	// Changed names the clusters that could be begun, were it not that the spec said something else when the revision was begun.
+	Changed []string
+	// Room is how many more clusters may be in progress after the changes.
+	Room int
 	// ToRollBack names the clusters that are still to be rolled back, and NotRolledBack those for which there is nothing to go
 	// back to. Both are sorted.
 	ToRollBack, NotRolledBack []string
@@ -177,25 +194,25 @@ type Plan struct {
 // Decide plans the next step of one fleet's rollout. An error names the field of the strategy that is wrong; nothing
 // may be begun then.
 func Decide(in Input) (Plan, error) {
-	members := in.members()
-	rules, err := newRules(in.Strategy, in.Groups, len(members))
+	clusters := sorted(in.Clusters)
+	all, err := in.readGates(clusters)
 	if err != nil {
 		return Plan{}, err
 	}
-	rules.members = members
-	clusters := sorted(in.Clusters)
+	rules := strictest(all)
+	reopened := in.emptyProofs(all, clusters)
 	var p Plan
 	for i := range clusters {
 		c := &clusters[i]
-		in.place(c)
-		next := in.follow(*c, rules)
+		c.late = in.isLate(*c)
+		next := in.follow(*c, rules, reopened[c.Name])
 		if next != c.Record {
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
 		}
 		c.Record = next
-		c.policy = policyFor(*c, in.UnreachablePolicy, rules.waves)
+		c.policy = policyFor(*c, in.UnreachablePolicy, all)
 	}
-	p.begin(in, rules, clusters)
+	p.begin(in, rules.limit, all, clusters)
 	p.report(in, clusters, rules)
 	return p, nil
 }
@@ -206,17 +223,25 @@ func sorted(clusters []Cluster) []Cluster {
 }
 
 // begin finds the current wave, and begins with its clusters as far as there is room, or rolls back.
-func (p *Plan) begin(in Input, rules rules, clusters []Cluster) {
-	open, skipped := p.find(in, rules, clusters)
-	if p.Stopped = p.Breached || in.Aborted || slices.ContainsFunc(clusters, in.rolledBack); p.Stopped {
-		p.rollBack(in, rules.limit, clusters)
+func (p *Plan) begin(in Input, limit int, all []*gates, clusters []Cluster) {
+	failed := p.findWaves(in, all, clusters)
+	defer func() { p.Room = in.room(limit, clusters) }()
+	rolledBack := slices.ContainsFunc(clusters, in.rolledBack)
+	if p.Stopped = p.Breached || in.Aborted || rolledBack; p.Stopped {
+		if failed || in.Aborted || rolledBack {
+			p.rollBack(in, limit, clusters)
+		}
 		return
 	}
-	turn := func(c Cluster) bool { return p.hasTurn(c, rules.waves, open) }
+	turn := func(c Cluster) bool {
+		return !slices.ContainsFunc(all, func(g *gates) bool { return !g.hasTurn(c) })
+	}
 	p.awaitApproval(in, clusters, turn)
 	p.awaitWindow(in, clusters, turn)
-	p.apply(in, rules.limit, clusters, turn)
-	p.Done = !open && !skipped && !slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && in.unfinished(c) })
+	p.awaitBoth(in, all, clusters, turn)
+	p.apply(in, limit, clusters, turn)
+	p.Done = !slices.ContainsFunc(all, func(g *gates) bool { return g.open || g.skipped }) &&
+		!slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && !c.Left && in.unfinished(c) })
 }
 
 // unfinished tells whether a cluster is not through with the revision.
@@ -229,43 +254,31 @@ func (in Input) unfinished(c Cluster) bool {
 	return false
 }
 
-// find finds the current wave: the first that is breached, or has clusters which are not through, else the last. skipped: some
-// cluster of the waves up to there is left out. Those that are late do not count.
-func (p *Plan) find(in Input, rules rules, clusters []Cluster) (open, skipped bool) {
-	p.Waves = len(rules.waves)
-	for i, w := range rules.waves {
-		p.Wave = i
-		failed := 0
-		for _, c := range clusters {
-			if c.late || !w.has(c) || c.Left && in.retryAsked(c) {
-				continue
-			}
-			switch in.phase(c) {
-			case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
-				failed++
-			case Succeeded:
-			case ToApply, Progressing, Soaking:
-				if c.policy == v1alpha1.UnreachableSkip {
-					skipped = true
-				} else {
-					open = true
-				}
-			}
-		}
-		if p.Breached = failed > w.maxFailures(rules); p.Breached || open {
-			break
+// awaitApproval names the groups whose approval the clusters wait for whose turn it is.
+func (p *Plan) awaitApproval(in Input, clusters []Cluster, turn func(Cluster) bool) {
+	var awaited []string
+	for _, c := range clusters {
+		if group := in.AwaitedGroup(c); group != "" && turn(c) && in.phase(c) == ToApply && !slices.Contains(awaited, group) {
+			awaited = append(awaited, group)
 		}
 	}
-	return open, skipped
+	for _, group := range in.Groups {
+		if slices.Contains(awaited, group) {
+			p.AwaitingApproval = append(p.AwaitingApproval, group)
+		}
+	}
+	for _, group := range awaited {
+		if !slices.Contains(in.Groups, group) {
+			p.AwaitingApproval = append(p.AwaitingApproval, group)
+		}
+	}
 }
 
-// awaitApproval names the unapproved groups that have clusters whose turn it is.
-func (p *Plan) awaitApproval(in Input, clusters []Cluster, turn func(Cluster) bool) {
-	for _, group := range in.Unapproved {
-		if slices.ContainsFunc(clusters, func(c Cluster) bool {
-			return c.Group == group && turn(c) && in.phase(c) == ToApply
-		}) {
-			p.AwaitingApproval = append(p.AwaitingApproval, group)
+// awaitBoth names the clusters whose turn it is by one reading of the gates only.
+func (p *Plan) awaitBoth(in Input, all []*gates, clusters []Cluster, turn func(Cluster) bool) {
+	for _, c := range clusters {
+		if !turn(c) && in.mayBegin(c) && slices.ContainsFunc(all, func(g *gates) bool { return g.hasTurn(c) }) {
+			p.Changed = append(p.Changed, c.Name)
 		}
 	}
 }
@@ -283,7 +296,7 @@ func (p *Plan) awaitWindow(in Input, clusters []Cluster, turn func(Cluster) bool
 
 // mayBegin tells whether the revision may be begun in a cluster of the current wave, as far as there is room.
 func (in Input) mayBegin(c Cluster) bool {
-	return in.mayChange(c) && !c.Closed && !slices.Contains(in.Unapproved, c.Group) && in.phase(c) == ToApply
+	return in.mayChange(c) && !c.Closed && in.AwaitedGroup(c) == "" && in.phase(c) == ToApply
 }
 
 // apply adds the clusters whose turn it is and in which the revision is applied now, and sets their records. A cluster that is in
@@ -302,7 +315,7 @@ func (p *Plan) apply(in Input, limit int, clusters []Cluster, turn func(Cluster)
 				}
 				room--
 			}
-			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now, Previous: in.previous(c.Record), Retried: in.RetriedAt}
+			c.Record = Record{Revision: in.Revision, Phase: Progressing, Since: in.Now, Begun: in.Now, Previous: in.previous(c.Record), Retried: in.RetriedAt}
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: c.Record, Apply: true})
 		}
 	}
@@ -324,7 +337,7 @@ func (in Input) phase(c Cluster) Phase {
 // busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more, and a
 // cluster for which no wave waits takes up no room.
 func (in Input) busy(c Cluster) bool {
-	if c.policy == v1alpha1.UnreachableSkip || c.policy == v1alpha1.UnreachableFail {
+	if c.policy == v1alpha1.UnreachableSkip || c.policy == v1alpha1.UnreachableFail || c.Left && c.Held {
 		return false
 	}
 	return c.Record.Phase == Progressing || c.Record.Phase == RollingBack || in.phase(c) == Soaking
@@ -346,15 +359,18 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 	for _, c := range clusters {
 		phase := in.phase(c)
 		p.Counts[phase]++
-		if c.late && in.unfinished(c) {
+		if c.late && !c.Left && in.unfinished(c) {
 			p.Late = append(p.Late, c.Name)
 		}
 		if phase == Failed || phase == TimedOut || phase == RollbackFailed {
 			p.Failures = append(p.Failures, c.Name)
 		}
-		if c.Held && phase != Succeeded {
-			p.Held = append(p.Held, c.Name)
-		} else if !c.Silent {
+		switch {
+		case c.Held && phase != Succeeded:
+			if !c.Left {
+				p.Held = append(p.Held, c.Name)
+			}
+		case !c.Silent:
 			p.recheckPhase(c, rules, in.Now)
 		}
 	}

@@ -62,6 +62,19 @@ func (in Input) retryAsked(c Cluster) bool {
 	return false
 }
 
+// hasFailed tells whether a cluster has failed by what it reported, and not for being unreachable alone.
+func (in Input) hasFailed(c Cluster) bool {
+	if c.Record.Revision != in.Revision || in.retryAsked(c) {
+		return false
+	}
+	switch c.Record.Phase {
+	case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
+		return true
+	case ToApply, Progressing, Soaking, Succeeded:
+	}
+	return false
+}
+
 // Retries tells whether the present revision is to be begun again in a cluster.
 func (in Input) Retries(c Cluster) bool { return in.retryAsked(c) && !c.Left }
 

@@ -57,47 +57,32 @@ func retried(in Input, c Cluster) bool {
 }
 
 // stops tells whether a plan may roll anything back: the revision is aborted, a cluster was rolled back, or more clusters of some
-// group have failed, after what the plan says of them, than may.
+// group have failed by what they reported, after what the plan says of them, than may.
 func stops(in Input, p Plan) bool {
-	clusters, members, late := placed(in)
-	mandatory, failed, size := mandatoryOf(in.Strategy), map[string]int{}, map[string]int{}
-	for _, group := range members {
-		size[group]++
-	}
-	for _, c := range clusters {
+	for i := range in.Clusters {
 		for _, change := range p.Changes {
-			if change.Cluster != c.Name || change.Apply {
-				continue
-			}
-			if c.Record = change.Record; change.RollBack {
-				c.Record.Phase = change.From
+			if c := in.Clusters[i]; change.Cluster == c.Name && !change.Apply {
+				if c.Record = change.Record; change.RollBack {
+					c.Record.Phase = change.From
+				}
+				in.Clusters = slices.Clone(in.Clusters)
+				in.Clusters[i] = c
 			}
 		}
-		ours := c.Record.Revision == in.Revision
-		if in.Aborted || ours && isRolledBack(c) && !c.Left && !retried(in, c) {
+		c := in.Clusters[i]
+		if in.Aborted || c.Record.Revision == in.Revision && isRolledBack(c) && !c.Left && !retried(in, c) {
 			return true
-		}
-		lost := c.Unreachable && in.UnreachablePolicy == v1alpha1.UnreachableFail && !(ours && c.Record.Phase == Succeeded)
-		if !late[c.Name] && (ours && hasFailed(c) && !retried(in, c) || lost && !(c.Left && ours && retried(in, c))) {
-			failed[c.Group]++
 		}
 	}
-	for group, n := range failed {
-		switch {
-		case isMandatory(mandatory, group):
-			return true
-		case in.Strategy.ProgressivePerGroup != nil:
-			mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&in.Strategy.ProgressivePerGroup.MaxFailures, size[group], false)
-			if n > mayFail {
+	return slices.ContainsFunc(readings(in), func(r reading) bool {
+		failed := r.failures(in, false)
+		for group, n := range failed {
+			if isMandatory(mandatoryOf(r.strategy), group) && n > 0 || !isMandatory(mandatoryOf(r.strategy), group) && r.strategy.ProgressivePerGroup != nil && n > r.mayFail(group) {
 				return true
 			}
 		}
-	}
-	if in.Strategy.Progressive == nil {
-		return false
-	}
-	mayFail, _ := intstr.GetScaledValueFromIntOrPercent(&in.Strategy.Progressive.MaxFailures, len(members), false)
-	return failedOutside(failed, mandatory) > mayFail
+		return r.strategy.Progressive != nil && r.failedOutside(failed) > r.mayFail("")
+	})
 }
 
 // outlook is what a cluster comes to by what it reports now, if nothing is begun there.
@@ -139,18 +124,9 @@ func outlook(in Input, c Cluster) Phase {
 // checkRolledBack checks one rollback as checkBegun does a start.
 func checkRolledBack(t *rapid.T, in Input, change Change, mayStop bool) {
 	t.Helper()
-	busy := 0
-	var back Cluster
-	clusters, members, _ := placed(in)
-	for _, c := range clusters {
-		passed := c.Unreachable && (in.UnreachablePolicy == v1alpha1.UnreachableFail ||
-			in.UnreachablePolicy == v1alpha1.UnreachableSkip && !isMandatory(mandatoryOf(in.Strategy), c.Group))
-		if c.Name == change.Cluster {
-			back = c
-		} else if !passed && (c.Record.Phase == Progressing || c.Record.Phase == RollingBack || c.Record.Revision == in.Revision && c.Record.Phase == Soaking) {
-			busy++
-		}
-	}
+	busy := busyBeside(in, change.Cluster)
+	_, members, _ := placed(in)
+	back := in.Clusters[slices.IndexFunc(in.Clusters, func(c Cluster) bool { return c.Name == change.Cluster })]
 	phase := outlook(in, back)
 	switch policy := in.RollbackPolicy; {
 	case in.Paused || back.Held || back.Silent || back.Blocked || back.Left || back.Record.Revision != in.Revision || isRolledBack(back):

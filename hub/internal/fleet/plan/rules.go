@@ -26,8 +26,6 @@ type rules struct {
 	// failures is how many clusters may fail, outside of mandatory groups.
 	failures intstr.IntOrString
 	waves    []wave
-	// members are the groups of the clusters on which the percentages rest, by name.
-	members map[string]string
 }
 
 // wave is a set of clusters that all have to be over before a cluster of the next wave is begun.
@@ -41,16 +39,15 @@ type wave struct {
 	ofAll bool
 }
 
-func (w wave) has(c Cluster) bool { return w.hasGroup(c.Group) }
-
 func (w wave) hasGroup(group string) bool { return slices.Contains(w.groups, group) != w.except }
 
-func (w wave) maxFailures(rules rules) int {
+// maxFailures is how many clusters of a wave may fail. members are the groups of the clusters on which percentages rest, by name.
+func (w wave) maxFailures(failures intstr.IntOrString, members map[string]string) int {
 	if w.mandatory {
 		return 0
 	}
 	total := 0
-	for _, group := range rules.members {
+	for _, group := range members {
 		if w.ofAll || w.hasGroup(group) {
 			total++
 		}
@@ -59,15 +56,16 @@ func (w wave) maxFailures(rules rules) int {
 		return total
 	}
 	// What may fail is rounded down: 10% of 5 clusters is none.
-	n, _ := amount(rules.failures, total, false)
+	n, _ := amount(failures, total, false)
 	return n
 }
 
-// policyFor is what holds for c. No wave follows a mandatory group that has not proven the template, so there Skip is Hold.
-func policyFor(c Cluster, policy v1alpha1.UnreachablePolicy, waves []wave) v1alpha1.UnreachablePolicy {
-	mandatory := slices.ContainsFunc(waves, func(w wave) bool { return w.mandatory && w.has(c) })
+// policyFor is what holds for c. No wave follows a mandatory group that has not proven the template, so there Skip is Hold. No
+// wave waits for a cluster that has left.
+func policyFor(c Cluster, policy v1alpha1.UnreachablePolicy, all []*gates) v1alpha1.UnreachablePolicy {
+	mandatory := slices.ContainsFunc(all, func(g *gates) bool { return g.isMandatory(c) })
 	switch {
-	case !c.Unreachable:
+	case !c.Unreachable || c.Left:
 		return ""
 	case policy == v1alpha1.UnreachableFail, policy == v1alpha1.UnreachableSkip && !mandatory:
 		return policy

@@ -1,45 +1,52 @@
 package plan
 
-import "slices"
+import (
+	"slices"
+	"time"
 
-// The waves of a rollout, and the percentages of its strategy, rest on the snapshot: the clusters that the fleet had when the
-// revision was begun, each in the group that it had then. A cluster that is not in it is late. It takes up room, and its turn is
-// when its wave has come; no wave waits for it, and its failure stops nothing. The rollout is complete only with it.
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+)
+
+// The percentages of a strategy rest on the snapshot: the clusters that the fleet had when the revision was begun, each in the
+// group that it had then. A cluster that is not in it is late. It takes up room, and its turn is when its wave has come; no wave
+// waits for it, and its failure stops nothing. The rollout is complete only with it.
+
+// Promise is what a spec said when a revision was begun. Until the revision is through, or a user has it begun again, nothing is
+// begun that it would not have allowed.
+type Promise struct {
+	// Since is when the first cluster was begun.
+	Since    time.Time           `json:"since,omitzero"`
+	Strategy ocm.RolloutStrategy `json:"strategy"`
+	// Groups are the names of the decision groups in their order, and Approval those that need an approval.
+	Groups   []string `json:"groups,omitempty"`
+	Approval []string `json:"approval,omitempty"`
+}
 
 // members is the snapshot, or what it would be if the revision were begun now.
 func (in Input) members() map[string]string {
 	if in.Snapshot != nil {
 		return in.Snapshot
 	}
-	members := map[string]string{}
-	for _, c := range in.Clusters {
-		members[c.Name] = c.Group
-	}
-	return members
+	return groupsNow(in.Clusters)
 }
 
-// place gives a cluster the group that it has in the snapshot, or says that it is late.
-func (in Input) place(c *Cluster) {
-	if in.Snapshot == nil {
-		return
+// groupsNow are the groups that clusters have now, by name.
+func groupsNow(clusters []Cluster) map[string]string {
+	groups := map[string]string{}
+	for _, c := range clusters {
+		groups[c.Name] = c.Group
 	}
-	group, known := in.Snapshot[c.Name]
-	if c.late = !known; known {
-		c.Group = group
-	}
+	return groups
 }
 
-// hasTurn tells whether it is a cluster's turn while the current wave is open, or when all waves are through.
-func (p *Plan) hasTurn(c Cluster, waves []wave, open bool) bool {
-	at := slices.IndexFunc(waves, func(w wave) bool { return w.has(c) })
-	switch {
-	case at < 0:
-		return false
-	case !c.late:
-		return open && at == p.Wave
-	case !open || at < p.Wave:
-		return true
-	}
-	// One that is late waits until its mandatory group has proven the revision.
-	return at == p.Wave && !waves[at].mandatory
+// isLate tells whether the revision was begun without a cluster.
+func (in Input) isLate(c Cluster) bool {
+	_, known := in.Snapshot[c.Name]
+	return in.Snapshot != nil && !known
+}
+
+// Begun tells whether the revision has been begun in a cluster, and that is not over: if the fleet has gone to another one and
+// back, it is a new rollout.
+func (in Input) Begun() bool {
+	return slices.ContainsFunc(in.Clusters, func(c Cluster) bool { return c.Record.Phase != ToApply && c.Record.Revision == in.Revision })
 }

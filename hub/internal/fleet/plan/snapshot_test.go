@@ -50,7 +50,11 @@ func TestDecideWithASnapshot(t *testing.T) {
 			strategy: inGroups(config(0, "None", "33%")), breached: true,
 			clusters: []Cluster{member("c", "rest", Failed, bad), member("d", "rest", ToApply, up), member("x", "rest", Succeeded, up), member("y", "rest", Succeeded, up)}},
 		"a cluster keeps the group that it had": {
-			strategy: inGroups(zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("c", "canary", ToApply, up)}, want: "a+"},
+			strategy: inGroups(zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("c", "rest", ToApply, up)}, want: "a+"},
+		"and has the one that it has now": {
+			strategy: inGroups(zero), clusters: []Cluster{member("a", "canary", Succeeded, up), member("c", "rest", ToApply, up), member("d", "canary", ToApply, up)}, want: "d+"},
+		"where both say the opposite nothing is begun": {
+			strategy: inGroups(zero), clusters: []Cluster{member("a", "rest", ToApply, up), member("c", "canary", ToApply, up)}},
 		"without bound, late ones are begun at once": {
 			clusters: []Cluster{member("x", "", ToApply, up), member("y", "", ToApply, up)}, want: "x+ y+", late: []string{"x", "y"}},
 	} {
@@ -73,6 +77,10 @@ func TestLateClustersChangeNoWave(t *testing.T) {
 		drawSnapshot(t, &in)
 		disturb(t, &in)
 		_, _, late := placed(in)
+		for _, group := range mandatoryOf(in.Strategy) { // Otherwise those that are late have to prove the revision.
+			c := member("proof-"+group.GroupName, group.GroupName, Succeeded, up)
+			in.Clusters, in.Snapshot[c.Name] = append(in.Clusters, c), c.Group
+		}
 		without := in
 		without.Clusters = slices.DeleteFunc(slices.Clone(in.Clusters), func(c Cluster) bool { return late[c.Name] })
 		all, alone := decide(t, in), decide(t, without)

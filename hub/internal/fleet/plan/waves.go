@@ -13,22 +13,19 @@ type Wave struct {
 // Waves returns the waves of a rollout in their order, those without clusters included. An error names the field of the
 // strategy that is wrong.
 func Waves(in Input) ([]Wave, error) {
-	rules, err := newRules(in.Strategy, in.Groups, len(in.members()))
+	clusters := sorted(in.Clusters)
+	all, err := in.readGates(clusters)
 	if err != nil {
 		return nil, err
 	}
-	clusters := sorted(in.Clusters)
-	for i := range clusters {
-		in.place(&clusters[i])
-	}
 	var waves []Wave
-	for _, w := range rules.waves {
+	for i, w := range all[0].waves {
 		wave := Wave{Mandatory: w.mandatory}
 		if !w.except {
 			wave.Groups = w.groups
 		}
 		for _, c := range clusters {
-			if w.has(c) {
+			if all[0].waveOf(c) == i {
 				wave.Clusters = append(wave.Clusters, c.Name)
 			}
 		}

@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+)
+
+// A decision is carried out in batches, after each of which it is taken again: it is true for as long only as what it rests on.
+const (
+	mostWrites   = 50
+	longestBatch = 2 * time.Second
+	// longestDecision is how old what was read may be when the first write of a decision is made, such as in a process that was
+	// stopped in between.
+	longestDecision = 30 * time.Second
+	// restAfter is when the rest of a decision is looked at.
+	restAfter = time.Millisecond
+)
+
+// batch is what may be written of one decision.
+type batch struct {
+	*Controller
+	scope   *scope
+	started time.Time
+	writes  int
+	// over: no more may be written. err is why that could not be found out; nil if it could.
+	over bool
+	err  error
+}
+
+func (c *Controller) newBatch(s *scope) *batch {
+	return &batch{Controller: c, scope: s, started: c.Clock.Now()}
+}
+
+// mayWrite looks again, before each write, whether what it rests on is still so: whoever pauses, freezes or aborts a fleet, changes
+// its spec, freezes a cluster or takes it away is obeyed by the next write.
+func (b *batch) mayWrite(ctx context.Context, w write) bool {
+	if b.over {
+		return false
+	}
+	now := b.Clock.Now()
+	same := b.writes < mostWrites && now.Sub(b.started) <= longestBatch && b.started.Sub(b.scope.now) <= longestDecision
+	if same {
+		same, b.err = b.isSame(ctx, w, now)
+	}
+	b.over = !same
+	b.writes++
+	return same
+}
+
+// isSame tells whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
+// of the API server: it changes nothing in the cluster.
+func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error) {
+	var reader client.Reader = b.Client
+	acts := w.content != nil || w.removes
+	if acts {
+		reader = b.Live
+	}
+	before, fleet := b.scope.fleet, &v1alpha1.MachineFleet{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(before), fleet); err != nil {
+		return false, client.IgnoreNotFound(wrapped("reading the machine fleet before a write", err))
+	}
+	if fleet.UID != before.UID || fleet.Generation != before.Generation || fleet.DeletionTimestamp != nil || freeze.OfAnnotation("MachineFleet", fleet).Frozen {
+		return false, nil
+	}
+	if !acts {
+		return true, nil
+	}
+	cluster := &v1alpha1.Cluster{}
+	if err := b.Live.Get(ctx, client.ObjectKeyFromObject(w.member.cluster), cluster); err != nil {
+		return false, client.IgnoreNotFound(wrapped("reading the cluster before a write", err))
+	}
+	m := w.member
+	if cluster.UID != m.cluster.UID || cluster.Accepted() != m.cluster.Accepted() || !maps.Equal(cluster.Labels, m.cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
+		return false, nil
+	}
+	return b.isOpen(w, fleet, cluster, now), nil
+}
+
+// isOpen tells whether the maintenance windows of a cluster are as they were for what waits for them.
+func (b *batch) isOpen(w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) bool {
+	if !w.begins && !w.rollsBack && !w.removes || w.member.closed {
+		return true // It does not wait for one.
+	}
+	windows, invalid := newWindows(fleet, now)
+	_, isClosed := closed(windows, cluster)
+	return invalid == nil && !isClosed
+}
+
+func wrapped(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

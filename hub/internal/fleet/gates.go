@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// awaitedGates says for which gates of the rollout clusters wait, and what a user can do.
+func (s *scope) awaitedGates(p plan.Plan) string {
+	text := ""
+	if groups := p.AwaitingApproval; len(groups) > 0 {
+		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
+		if gone := slices.DeleteFunc(slices.Clone(groups), s.hasGroup); len(gone) > 0 {
+			text += fmt.Sprintf(
+				". %s needed one when the rollout started, and is not in spec.groups any more: approve the group that its clusters have now, name it again, or set spec.retriedAt to start by the spec as it is now",
+				reconciler.ListFew(gone))
+		}
+	}
+	if len(p.Unproven) > 0 {
+		text += fmt.Sprintf(
+			"; mandatory groups in which no cluster with Machines has proven the revision: %s: put a cluster into the group, scale one up, or take the group out of mandatoryDecisionGroups (and set spec.retriedAt if the rollout has started)",
+			reconciler.ListFew(p.Unproven))
+	}
+	if len(p.Changed) > 0 {
+		text += fmt.Sprintf(
+			"; waiting because groups or waves were changed since the rollout started, and both the spec then and the spec now hold until it is complete: %s: wait, change them back, or set spec.retriedAt to start by the spec as it is now",
+			reconciler.ListFew(p.Changed))
+	}
+	return text
+}
+
+func (s *scope) hasGroup(name string) bool {
+	for i := range s.fleet.Spec.Groups {
+		if s.fleet.Spec.Groups[i].Name == name {
+			return true
+		}
+	}
+	return false
+}

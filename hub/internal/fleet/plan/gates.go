@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// gates are one reading of the waves and bounds of a rollout: as the spec is now, or as it was when the revision was begun. A
+// cluster is begun only where all readings allow it, so no edit in the middle of a rollout opens a gate.
+type gates struct {
+	rules
+	// groups are those of the clusters, by name, and members those on which the percentages rest.
+	groups, members map[string]string
+	// promised are the gates as they were when the revision was begun; nil if these are them, or there are none.
+	promised *gates
+
+	// wave is the number of the current one. open: it is not through. skipped: some cluster up to there is left out.
+	wave          int
+	open, skipped bool
+	// breached: more clusters of the current wave have failed than may. failed: also without those that are only unreachable.
+	breached, failed bool
+	// proven and unproven are mandatory groups. needsProof: the current wave is one, and has no other clusters than late ones
+	// that could prove the revision.
+	proven, unproven []string
+	needsProof       bool
+}
+
+// readGates returns the gates as they were promised, if the revision was begun, and as they are now.
+func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
+	members := in.members()
+	read, err := newRules(in.Strategy, in.Groups, len(members))
+	if err != nil {
+		return nil, err
+	}
+	now := &gates{rules: read, groups: groupsNow(clusters), members: maps.Clone(members)}
+	for name := range members {
+		if group, here := now.groups[name]; here {
+			now.members[name] = group
+		}
+	}
+	if in.Snapshot == nil {
+		return []*gates{now}, nil
+	}
+	promise := Promise{Strategy: in.Strategy, Groups: in.Groups}
+	if in.Promise != nil {
+		promise = *in.Promise
+	}
+	if read, err = newRules(promise.Strategy, promise.Groups, len(members)); err != nil {
+		return nil, fmt.Errorf("rolloutStrategy: what was kept of it when the rollout started cannot be used (%w): set spec.retriedAt to start it again", err)
+	}
+	now.promised = &gates{rules: read, groups: maps.Clone(now.groups), members: members}
+	maps.Copy(now.promised.groups, members)
+	return []*gates{now.promised, now}, nil
+}
+
+// strictest are the bounds that keep to all gates. A deadline is no gate: that of the present spec holds.
+func strictest(all []*gates) rules {
+	strict := all[len(all)-1].rules
+	for _, g := range all {
+		strict.limit, strict.soak = min(strict.limit, g.limit), max(strict.soak, g.soak)
+	}
+	return strict
+}
+
+// waveOf is the number of a cluster's wave.
+func (g *gates) waveOf(c Cluster) int {
+	return slices.IndexFunc(g.waves, func(w wave) bool { return w.hasGroup(g.groups[c.Name]) })
+}
+
+func (g *gates) isMandatory(c Cluster) bool {
+	at := g.waveOf(c)
+	return at >= 0 && g.waves[at].mandatory
+}
+
+// hasTurn tells whether it is a cluster's turn while the current wave is open, or when all waves are through.
+func (g *gates) hasTurn(c Cluster) bool {
+	at := g.waveOf(c)
+	switch {
+	case at < 0:
+		return false
+	case !c.late:
+		return g.open && at == g.wave
+	case !g.open || at < g.wave:
+		return true
+	}
+	// One that is late waits until its mandatory group has proven the revision, unless there is no other that could.
+	return at == g.wave && (!g.waves[at].mandatory || g.needsProof)
+}
+
+// findWaves finds the current wave of each reading. The last is that of the present spec, whose number the plan has, but the one
+// that was promised goes before it. failed: the rollout is breached also without the clusters that are only unreachable.
+func (p *Plan) findWaves(in Input, all []*gates, clusters []Cluster) (failed bool) {
+	for _, g := range all {
+		g.findWave(in, clusters)
+		p.Breached, failed = p.Breached || g.breached, failed || g.failed
+		for _, group := range g.unproven {
+			if !slices.Contains(p.Unproven, group) {
+				p.Unproven = append(p.Unproven, group)
+			}
+		}
+	}
+	p.Wave, p.Waves = all[0].wave, len(all[0].waves)
+	return failed
+}
+
+// tally is what the clusters of one wave come to, without those that are late.
+type tally struct {
+	failed, unreachable   int
+	open, skipped, proven bool
+}
+
+// findWave finds the current wave: the first that is breached, or is not through, else the last.
+func (g *gates) findWave(in Input, clusters []Cluster) {
+	for i, w := range g.waves {
+		g.wave = i
+		t, most := g.tallyWave(in, i, clusters), w.maxFailures(g.failures, g.members)
+		g.breached, g.failed = t.failed+t.unreachable > most, t.failed > most
+		g.open, g.skipped = t.open, g.skipped || t.skipped
+		if w.mandatory && !g.open && !g.breached && !g.proves(in, i, t, clusters) {
+			g.unproven = append(g.unproven, w.groups...)
+			// A fleet that has nothing to begin is at rest all the same.
+			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.unfinished(c) })
+			g.needsProof = g.open
+		}
+		if g.breached || g.open {
+			return
+		}
+	}
+}
+
+// tallyWave counts the clusters of a wave. No wave waits for one that has left; that it failed is not forgotten.
+func (g *gates) tallyWave(in Input, number int, clusters []Cluster) tally {
+	var t tally
+	for _, c := range clusters {
+		if c.late || g.waveOf(c) != number || c.Left && in.retryAsked(c) {
+			continue
+		}
+		switch in.phase(c) {
+		case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
+			if in.hasFailed(c) {
+				t.failed++
+			} else {
+				t.unreachable++
+			}
+		case Succeeded:
+			t.proven = t.proven || !c.Record.Empty
+		case ToApply, Progressing, Soaking:
+			switch {
+			case c.Left:
+			case c.policy == v1alpha1.UnreachableSkip:
+				t.skipped = true
+			default:
+				t.open = true
+			}
+		}
+	}
+	return t
+}
+
+// proves tells whether a mandatory wave in which nothing is open has proven the revision: a cluster with Machines has succeeded.
+// What was proven stays so when the cluster is gone: then a cluster of a later wave was begun.
+func (g *gates) proves(in Input, number int, t tally, clusters []Cluster) bool {
+	group := g.waves[number].groups[0]
+	proven := t.proven || slices.ContainsFunc(clusters, func(c Cluster) bool {
+		return c.late && g.waveOf(c) == number && in.phase(c) == Succeeded && !c.Record.Empty
+	})
+	if in.Snapshot != nil && g.promised == nil {
+		proven = proven || slices.ContainsFunc(clusters, func(c Cluster) bool {
+			return !c.late && g.waveOf(c) > number && in.wasBegun(c)
+		})
+	}
+	if proven = proven || g.promised != nil && slices.Contains(g.promised.proven, group); proven {
+		g.proven = append(g.proven, group)
+	}
+	return proven
+}
+
+// wasBegun tells whether the revision was begun in a cluster since the promise was made, and not in an earlier rollout.
+func (in Input) wasBegun(c Cluster) bool {
+	return c.Record.Revision == in.Revision && in.Promise != nil && !c.Record.Begun.Before(in.Promise.Since)
+}
+
+// emptyProofs are the clusters of mandatory groups that have Machines now, and had none when they succeeded, where no other
+// cluster of the group has proven the revision.
+func (in Input) emptyProofs(all []*gates, clusters []Cluster) map[string]bool {
+	found := map[string]bool{}
+	for _, g := range all {
+		for i, w := range g.waves {
+			if !w.mandatory || slices.ContainsFunc(clusters, func(c Cluster) bool {
+				return g.waveOf(c) == i && c.Record.Revision == in.Revision && c.Record.Phase == Succeeded && !c.Record.Empty
+			}) {
+				continue
+			}
+			for _, c := range clusters {
+				r := c.Record
+				if g.waveOf(c) == i && r.Revision == in.Revision && r.Phase == Succeeded && r.Empty && c.Observed.Desired > 0 && !c.Left {
+					found[c.Name] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// AwaitedGroup is the group whose approval a cluster waits for; empty if it waits for none: that which it has now, or that which
+// it had when the revision was begun, if that needed one then. A cluster in no group waits for those groups too that have lost all
+// their clusters, and for the one in which it was begun last: it may be in none because of a label, or of a group of a
+// Placement, that has another name now.
+func (in Input) AwaitedGroup(c Cluster) string {
+	if slices.Contains(in.Unapproved, c.Group) {
+		return c.Group
+	}
+	promised, known := in.Snapshot[c.Name]
+	if !known {
+		promised = c.Group
+	}
+	if in.Promise != nil && in.Snapshot != nil && slices.Contains(in.Promise.Approval, promised) &&
+		!slices.Contains(in.Approved, promised) && (c.Group == "" || !slices.Contains(in.Approved, c.Group)) {
+		return promised
+	}
+	if c.Group != "" {
+		return ""
+	}
+	for _, group := range in.Unapproved {
+		lost := !slices.ContainsFunc(in.Clusters, func(other Cluster) bool { return other.Group == group && !other.Left })
+		if lost || group == c.LastGroup {
+			return group
+		}
+	}
+	return ""
+}

@@ -1,0 +1,236 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+	"pgregory.net/rapid"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// reading is a spec by which a start is checked, by other means than the planner's.
+type reading struct {
+	name     string
+	strategy ocm.RolloutStrategy
+	groups   []string
+	// of and members are the groups of the clusters, and of those on which percentages rest.
+	of, members map[string]string
+}
+
+// readings are the present spec and, if the revision was begun, the one with which it was.
+func readings(in Input) []reading {
+	now := reading{name: "now", strategy: in.Strategy, groups: in.Groups, of: map[string]string{}, members: map[string]string{}}
+	maps.Copy(now.members, in.Snapshot)
+	for _, c := range in.Clusters {
+		now.of[c.Name] = c.Group
+		if _, known := in.Snapshot[c.Name]; known || in.Snapshot == nil {
+			now.members[c.Name] = c.Group
+		}
+	}
+	if in.Snapshot == nil {
+		return []reading{now}
+	}
+	then := reading{name: "as promised", strategy: in.Strategy, groups: in.Groups, of: maps.Clone(now.of), members: in.Snapshot}
+	maps.Copy(then.of, in.Snapshot)
+	if in.Promise != nil {
+		then.strategy, then.groups = in.Promise.Strategy, in.Promise.Groups
+	}
+	return []reading{now, then}
+}
+
+// failures are how many clusters of each group have failed. unreachable: also for that alone.
+func (r reading) failures(in Input, unreachable bool) map[string]int {
+	failed := map[string]int{}
+	_, _, late := placed(in)
+	for _, c := range in.Clusters {
+		ours := c.Record.Revision == in.Revision
+		lost := unreachable && c.Unreachable && !c.Left && in.UnreachablePolicy == v1alpha1.UnreachableFail && (!ours || c.Record.Phase != Succeeded || retried(in, c))
+		if !late[c.Name] && (ours && hasFailed(c) && !retried(in, c) || lost) {
+			failed[r.of[c.Name]]++
+		}
+	}
+	return failed
+}
+
+// mayFail is how many may fail outside of mandatory groups: of all clusters, or of a group.
+func (r reading) mayFail(group string) int {
+	var amount intstr.IntOrString
+	total := 0
+	for _, of := range r.members {
+		if r.strategy.Progressive != nil || of == group {
+			total++
+		}
+	}
+	switch {
+	case r.strategy.Progressive != nil:
+		amount = r.strategy.Progressive.MaxFailures
+	case r.strategy.ProgressivePerGroup != nil:
+		amount = r.strategy.ProgressivePerGroup.MaxFailures
+	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&amount, total, false)
+	return n
+}
+
+func (r reading) failedOutside(failed map[string]int) int {
+	total := 0
+	for group, n := range failed {
+		if !isMandatory(mandatoryOf(r.strategy), group) {
+			total += n
+		}
+	}
+	return total
+}
+
+// busyBeside is how many other clusters are in progress.
+func busyBeside(in Input, cluster string) int {
+	busy := 0
+	for _, c := range in.Clusters {
+		mandatory := slices.ContainsFunc(readings(in), func(r reading) bool { return isMandatory(mandatoryOf(r.strategy), r.of[c.Name]) })
+		passed := c.Left && c.Held || c.Unreachable && !c.Left && (in.UnreachablePolicy == v1alpha1.UnreachableFail ||
+			in.UnreachablePolicy == v1alpha1.UnreachableSkip && !mandatory)
+		ours := c.Record.Revision == in.Revision
+		if c.Name != cluster && !passed && (c.Record.Phase == Progressing || c.Record.Phase == RollingBack || ours && c.Record.Phase == Soaking) {
+			busy++
+		}
+	}
+	return busy
+}
+
+// hasProof tells whether a cluster with Machines has succeeded in a group.
+func (r reading) hasProof(in Input, group string) bool {
+	return slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+		return r.of[c.Name] == group && c.Record.Revision == in.Revision && c.Record.Phase == Succeeded && !c.Record.Empty
+	})
+}
+
+// begunLater takes a promised mandatory group for proven if the revision was begun in a cluster of a later wave: it may be in any
+// state, and what has proven it may be gone.
+func begunLater(in Input) func(string) bool {
+	return func(group string) bool {
+		if in.Snapshot == nil {
+			return false
+		}
+		then := readings(in)[1]
+		_, _, late := placed(in)
+		return slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+			return !late[c.Name] && c.Record.Revision == in.Revision && in.Promise != nil && !c.Record.Begun.Before(in.Promise.Since) &&
+				slices.Contains(begunBefore(mandatoryOf(then.strategy), then.of[c.Name]), group)
+		})
+	}
+}
+
+// checkBegun checks one start against the objects as they are when it is written. proven tells which mandatory groups of the
+// promise have proven the revision before.
+func checkBegun(t *rapid.T, in Input, change Change, proven func(group string) bool) {
+	t.Helper()
+	begun := in.Clusters[slices.IndexFunc(in.Clusters, func(c Cluster) bool { return c.Name == change.Cluster })]
+	if in.Paused || in.Aborted || begun.Closed || begun.Held || begun.Silent || begun.Blocked || begun.Left ||
+		begun.Record.Revision == in.Revision && !retried(in, begun) {
+		t.Fatalf("%s is begun: paused %t, aborted %t, %+v", change.Cluster, in.Paused, in.Aborted, begun)
+	}
+	for _, c := range in.Clusters {
+		if c.Record.Revision == in.Revision && isRolledBack(c) && !c.Left && !retried(in, c) {
+			t.Fatalf("%s is begun although %s was rolled back: %+v", change.Cluster, c.Name, c.Record)
+		}
+	}
+	checkApproved(t, in, begun)
+	both := readings(in)
+	for _, r := range both {
+		checkBounds(t, in, r, begun)
+		checkOrder(t, in, r, begun, func(group string) bool {
+			return r.hasProof(in, group) || len(both) > 1 && isMandatory(mandatoryOf(both[1].strategy), group) && proven(group)
+		})
+	}
+}
+
+// checkApproved checks that a human has approved the revision for a cluster, by its group now and by the one that was promised.
+func checkApproved(t *rapid.T, in Input, begun Cluster) {
+	t.Helper()
+	if slices.Contains(in.Unapproved, begun.Group) {
+		t.Fatalf("%s is begun without an approval of its group %s", begun.Name, begun.Group)
+	}
+	then, known := in.Snapshot[begun.Name]
+	if !known {
+		then = begun.Group
+	}
+	approved := slices.Contains(in.Approved, then) || begun.Group != "" && slices.Contains(in.Approved, begun.Group)
+	if in.Snapshot != nil && in.Promise != nil && slices.Contains(in.Promise.Approval, then) && !approved {
+		t.Fatalf("%s is begun without the approval that group %s needed when the rollout began", begun.Name, then)
+	}
+	for _, group := range in.Unapproved {
+		has := slices.ContainsFunc(in.Clusters, func(c Cluster) bool { return c.Group == group && !c.Left })
+		if begun.Group == "" && (!has || begun.LastGroup == group) {
+			t.Fatalf("%s, which is in no group, is begun without an approval of %s, which it may be one of", begun.Name, group)
+		}
+	}
+}
+
+func checkBounds(t *rapid.T, in Input, r reading, begun Cluster) {
+	t.Helper()
+	failed, group := r.failures(in, true), r.of[begun.Name]
+	if s := r.strategy.Progressive; s != nil {
+		limit, _ := intstr.GetScaledValueFromIntOrPercent(&s.MaxConcurrency, len(r.members), true)
+		if busy := busyBeside(in, begun.Name); begun.Record.Phase != Progressing && begun.Record.Phase != RollingBack && busy >= limit {
+			t.Fatalf("%s: %s is begun while %d of %d are in progress", r.name, begun.Name, busy, limit)
+		}
+	}
+	if isMandatory(mandatoryOf(r.strategy), group) {
+		if failed[group] > 0 {
+			t.Fatalf("%s: %s is begun after a failure in its mandatory group", r.name, begun.Name)
+		}
+		return
+	}
+	n := failed[group]
+	switch {
+	case r.strategy.Progressive != nil:
+		n = r.failedOutside(failed)
+	case r.strategy.ProgressivePerGroup == nil:
+		return
+	}
+	if n > r.mayFail(group) {
+		t.Fatalf("%s: %s is begun after %d failures, of which %d may be", r.name, begun.Name, n, r.mayFail(group))
+	}
+}
+
+// checkOrder checks that all groups that come before that of a cluster are through, and that the mandatory ones are proven.
+func checkOrder(t *rapid.T, in Input, r reading, begun Cluster, proven func(group string) bool) {
+	t.Helper()
+	_, _, late := placed(in)
+	mandatory, group := mandatoryOf(r.strategy), r.of[begun.Name]
+	before := begunBefore(mandatory, group)
+	for _, name := range before {
+		if !proven(name) {
+			t.Fatalf("%s: %s is begun before mandatory group %s has proven the revision", r.name, begun.Name, name)
+		}
+	}
+	if late[begun.Name] && isMandatory(mandatory, group) && slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+		return r.of[c.Name] == group && !late[c.Name] && !c.Left && !(c.Record.Revision == in.Revision && c.Record.Phase == Succeeded)
+	}) {
+		t.Fatalf("%s: %s, which is late, is begun before its mandatory group has proven the revision", r.name, begun.Name)
+	}
+	for _, c := range in.Clusters {
+		ours := c.Record.Revision == in.Revision && !retried(in, c)
+		through := ours && c.Record.Phase == Succeeded
+		if slices.Contains(before, r.of[c.Name]) && !late[c.Name] && !c.Left && !through {
+			t.Fatalf("%s: %s is begun before %s of mandatory group %s has succeeded", r.name, begun.Name, c.Name, r.of[c.Name])
+		}
+		if r.strategy.ProgressivePerGroup == nil || late[c.Name] || c.Left || isMandatory(mandatory, r.of[c.Name]) || isMandatory(mandatory, group) {
+			continue
+		}
+		passed := c.Unreachable && (in.UnreachablePolicy == v1alpha1.UnreachableSkip || in.UnreachablePolicy == v1alpha1.UnreachableFail)
+		if r.place(c) < r.place(begun) && !passed && !through && !(ours && hasFailed(c)) {
+			t.Fatalf("%s: %s is begun before %s of the earlier group %q is through", r.name, begun.Name, c.Name, r.of[c.Name])
+		}
+	}
+}
+
+// place is where the group of a cluster comes; after all others if it is in none.
+func (r reading) place(c Cluster) int {
+	if at := slices.Index(r.groups, r.of[c.Name]); at >= 0 {
+		return at
+	}
+	return len(r.groups)
+}
