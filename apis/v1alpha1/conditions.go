@@ -47,8 +47,8 @@ const (
 
 // Condition types of a Machine. All are written by the agent, but for Stale.
 const (
-	// MachineStaleCondition is True while the state of the Machine is not known: its agent is silent (AgentSilent) or
-	// does not reach the workload cluster (TargetUnreachable). All else in its status is what was known last. Absent
+	// MachineStaleCondition is True while the state of the Machine is not known: its agent is silent (AgentSilent),
+	// does not reach the workload cluster (TargetUnreachable), or its Cluster was removed (ClusterNotFound). All else in its status is what was known last. Absent
 	// otherwise. Written by the hub.
 	MachineStaleCondition = "Stale"
 	// MachinePodRunningCondition: the hollow-node pod runs (provider hollow), or the instance of another

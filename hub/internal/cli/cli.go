@@ -107,6 +107,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		local.NewCommand(hub), NewStatus(hub), NewVersion(hub),
 		NewDisrupt(hub), loadtest.NewCommand(hub), NewSupportBundle(hub),
 	)
+	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdutil.AsUsage(err) })
 	hub.Flags.AddFlags(root.PersistentFlags())

@@ -1,14 +1,14 @@
 package cli
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -17,206 +17,206 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/health"
 )
 
-// mostMachines is how many Machines are shown of those that are worst.
-const mostMachines = 10
+// mostRows is how many objects of a kind the table shows. JSON has all.
+const mostRows = 10
 
 // NewStatus returns "status".
 func NewStatus(hub *cmdutil.Hub) *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Short: "Show how the hub and all clusters are, and the worst Machines",
-		Long: `Show whether the hub works, how many clusters, MachineDeployments and Machines are as they should be, the clusters that
-are not ready, and the ten worst Machines: those that have failed, then those that are not ready, the longest first.
+	var output documentOutput
+	command := &cobra.Command{
+		Use: "status", Short: "Show whether the hub works, and every object of the fleet that is not healthy",
+		Long: `Show whether the hub works, how many objects of each kind are healthy, and those that are not: why, since when, and the next
+command to run. Problems come first. Ten objects of each kind are shown; -o json has all.
 
-The exit code is 1 when the hub does not work, a cluster is not ready, or a Machine has failed.`,
-		Example: `  kubectl hollow status`, Args: cmdutil.Args(cobra.NoArgs),
+An object is healthy only if whoever is responsible for it has reported so for its current spec. It is a problem if it is Stalled, blocked,
+frozen, unavailable, failed (also a verdict of a load test or a disruption: delete the object once you have read it), stale, undecodable, stuck
+in deletion, in progress for too long, without its Cluster, or not looked at yet. What is in progress, waits for an approval, a maintenance
+window or a schedule, or was paused by a user is shown, and is not a problem.
+
+The exit code is 0 when there is no problem; 1 when the hub does not work, an object is a problem, or the API server does not have a kind; and 4
+when nothing wrong was found, but you may not list some kind, or not read the Lease of the hub: what was not looked at is named, and does not
+count as healthy.`,
+		Example: `  kubectl hollow status
+
+  # For a script
+  kubectl hollow status -o json | jq -r '.objects[] | select(.state == "Problem") | "\(.kind) \(.namespace)/\(.name): \(.message)"'`,
+		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
 			c, err := hub.Client()
 			if err != nil {
 				return err
 			}
-			seen, err := observe(command.Context(), c, time.Now())
+			seen, err := observeFleet(command.Context(), c, time.Now())
 			if err != nil {
 				return err
 			}
-			return seen.show(hub)
+			return seen.show(hub, output)
 		},
 	}
+	output.addFlag(command)
+	return command
 }
 
 // fleet is all that the status is made of.
 type fleet struct {
-	now         time.Time
-	hub         hubState
-	clusters    []v1alpha1.Cluster
-	deployments []v1alpha1.MachineDeployment
-	machines    []v1alpha1.Machine
+	now time.Time
+	hub hubState
+	// hubForbidden says why the Lease of the hub may not be read.
+	hubForbidden string
+	report       health.Report
 }
 
-func observe(ctx context.Context, c client.Client, now time.Time) (*fleet, error) {
+func observeFleet(ctx context.Context, c client.Client, now time.Time) (*fleet, error) {
+	f := &fleet{now: now}
 	state, err := hubOf(ctx, c, now)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		f.hubForbidden = cause(err)
+		state = hubState{version: unknown}
+	case err != nil:
 		return nil, err
 	}
-	clusters, deployments, machines := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineList{}
-	for what, list := range map[string]client.ObjectList{"clusters": clusters, "machinedeployments": deployments, "machines": machines} {
-		if err := c.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", what, err)
+	f.hub = state
+	judge := &health.Judge{Now: now}
+	unknown := 0
+	for _, kind := range health.Kinds {
+		list := kind.List()
+		switch err := c.List(ctx, list); {
+		case meta.IsNoMatchError(err):
+			if unknown++; unknown == len(health.Kinds) {
+				return nil, err
+			}
+			f.report.NotLooked(kind.Kind, "the API server does not have this kind: its CustomResourceDefinition was removed, or is older: run \"hub install\"", false)
+			continue
+		case apierrors.IsForbidden(err):
+			f.report.NotLooked(kind.Kind, "you may not list them: "+cause(err), true)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("listing %s objects: %w", kind.Kind, err)
+		}
+		if clusters, ok := list.(*v1alpha1.ClusterList); ok {
+			judge.Clusters = map[string]bool{}
+			for i := range clusters.Items {
+				judge.Clusters[clusters.Items[i].Name] = true
+			}
+		}
+		if err := judge.Add(&f.report, kind.Kind, list); err != nil {
+			return nil, err
 		}
 	}
-	return &fleet{now: now, hub: state, clusters: clusters.Items, deployments: deployments.Items, machines: machines.Items}, nil
+	f.report.Sort()
+	return f, nil
+}
+
+// cause is an error of the API server without what it is wrapped in.
+func cause(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
 }
 
 // show prints the fleet. The error counts what is wrong.
-func (f *fleet) show(hub *cmdutil.Hub) error {
-	summary := f.summarize()
-	for _, line := range summary.lines {
-		hub.Say("%s", line)
+func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
+	if output.format != "" {
+		if err := output.print(hub.Out, f.document()); err != nil {
+			return err
+		}
+		return f.verdict()
 	}
-	for _, table := range []*metav1.Table{summary.clusters, summary.machines} {
-		if len(table.Rows) == 0 {
-			continue
+	hub.Say("%-19s%s", "Hub:", f.hubLine())
+	for _, count := range f.report.Counts {
+		hub.Say("%-19s%s", count.Kind+":", countLine(count))
+	}
+	rows, more := f.report.Rows(mostRows)
+	if len(rows) > 0 {
+		table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("State", "Kind", "Namespace", "Name", "Reason", "Since", "Next", "Message")}
+		for i := range rows {
+			row := &rows[i]
+			table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+				string(row.State), row.Kind, row.Namespace, row.Name, row.Reason, f.since(row.Since), row.Next, row.Message,
+			}})
 		}
 		hub.Say("")
 		if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, hub.Out); err != nil {
 			return fmt.Errorf("printing: %w", err)
 		}
 	}
-	if len(summary.problems) > 0 {
-		return fmt.Errorf("not all is well: %s", strings.Join(summary.problems, "; "))
+	if len(more) > 0 {
+		hub.Say("And %s: kubectl hollow status -o json lists all", strings.Join(more, ", "))
+	}
+	return f.verdict()
+}
+
+func (f *fleet) hubLine() string {
+	switch {
+	case f.hubForbidden != "":
+		return "not looked at: you may not read its Lease: " + f.hubForbidden
+	case f.hub.problem != "":
+		return f.hub.problem + ". All that follows is what was known then"
+	}
+	return fmt.Sprintf("works: %s, version %s, Lease renewed %s ago", f.hub.holder, f.hub.version, duration.HumanDuration(f.hub.renewed))
+}
+
+func countLine(count health.Count) string {
+	if count.NotLookedAt != "" {
+		return "not looked at: " + count.NotLookedAt
+	}
+	line := fmt.Sprintf("%d: %d healthy", count.Total, count.Healthy)
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{count.InProgress, "in progress"}, {count.Waiting, "waiting"}, {count.Paused, "paused"}, {count.Problems, "with problems"}} {
+		if part.n > 0 {
+			line += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	return line
+}
+
+// verdict is the error of a fleet that is not healthy, or was not looked at.
+func (f *fleet) verdict() error {
+	var problems, missing, forbidden []string
+	if f.hub.problem != "" {
+		problems = append(problems, "the hub does not work")
+	}
+	if f.hubForbidden != "" {
+		forbidden = append(forbidden, "the Lease of the hub")
+	}
+	for _, count := range f.report.Counts {
+		switch {
+		case count.Forbidden:
+			forbidden = append(forbidden, count.Kind)
+		case count.NotLookedAt != "":
+			missing = append(missing, count.Kind)
+		case count.Problems > 0:
+			problems = append(problems, fmt.Sprintf("%d of %s", count.Problems, health.Counted(count.Total, count.Kind)))
+		}
+	}
+	unseen := strings.Join(append(missing, forbidden...), ", ")
+	switch {
+	case len(problems) > 0 && unseen != "":
+		return fmt.Errorf("the fleet is not healthy: %s; not looked at: %s", strings.Join(problems, "; "), unseen)
+	case len(problems) > 0:
+		return fmt.Errorf("the fleet is not healthy: %s", strings.Join(problems, "; "))
+	case len(missing) > 0:
+		return fmt.Errorf("whether the fleet is healthy is not known: not looked at: %s", unseen)
+	case len(forbidden) > 0:
+		return cmdutil.Refusal("whether the fleet is healthy is not known: you may not look at: %s", unseen)
 	}
 	return nil
 }
 
-// summary is what the status shows of a fleet.
-type summary struct {
-	lines              []string
-	clusters, machines *metav1.Table
-	problems           []string
-}
-
-func (f *fleet) summarize() summary {
-	s := summary{
-		clusters: &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Ready", "Since", "Message")},
-		machines: &metav1.Table{ColumnDefinitions: cmdutil.Columns("Namespace", "Machine", "Phase", "Reason", "Since", "Message")},
+func (f *fleet) since(at *metav1.Time) string {
+	if at == nil {
+		return "-"
 	}
-	f.summarizeHub(&s)
-	f.summarizeClusters(&s)
-	f.summarizeDeployments(&s)
-	f.summarizeMachines(&s)
-	return s
-}
-
-func (f *fleet) summarizeHub(s *summary) {
-	if f.hub.problem != "" {
-		s.problem("the hub does not work")
-		s.line("Hub", "%s", f.hub.problem)
-		return
-	}
-	s.line("Hub", "works: %s, version %s, Lease renewed %s ago", f.hub.holder, f.hub.version, duration.HumanDuration(f.hub.renewed))
-}
-
-func (f *fleet) summarizeClusters(s *summary) {
-	slices.SortFunc(f.clusters, func(a, b v1alpha1.Cluster) int { return cmp.Compare(a.Name, b.Name) })
-	var ready, frozen, connected int
-	for i := range f.clusters {
-		cluster := &f.clusters[i]
-		list := cluster.Status.Conditions
-		frozen += count(meta.IsStatusConditionTrue(list, v1alpha1.FrozenCondition))
-		connected += count(meta.IsStatusConditionTrue(list, v1alpha1.ClusterAgentConnectedCondition))
-		condition := meta.FindStatusCondition(list, v1alpha1.ReadyCondition)
-		if condition != nil && condition.Status == metav1.ConditionTrue {
-			ready++
-			continue
-		}
-		if condition == nil {
-			condition = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
-		}
-		s.clusters.Rows = append(s.clusters.Rows, metav1.TableRow{Cells: []any{
-			cluster.Name, fmt.Sprintf("%s (%s)", condition.Status, condition.Reason), f.since(condition), condition.Message,
-		}})
-	}
-	s.line("Clusters", "%d: %d ready, %d with a connected agent, %d frozen", len(f.clusters), ready, connected, frozen)
-	if wrong := len(f.clusters) - ready; wrong > 0 {
-		s.problem("%d of %d clusters not ready", wrong, len(f.clusters))
-	}
-}
-
-// summarizeDeployments also counts those whose spec the hub has not worked on: a hub that works needs a moment for one.
-func (f *fleet) summarizeDeployments(s *summary) {
-	var available, behind int
-	for i := range f.deployments {
-		deployment := &f.deployments[i]
-		available += count(meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.AvailableCondition))
-		behind += count(deployment.Status.ObservedGeneration < deployment.Generation)
-	}
-	s.line("Deployments", "%d: %d available, %d that the hub has not worked on since their last change", len(f.deployments), available, behind)
-}
-
-func (f *fleet) summarizeMachines(s *summary) {
-	var ready, failed, stale int
-	var wrong []*v1alpha1.Machine
-	for i := range f.machines {
-		machine := &f.machines[i]
-		isReady := meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.ReadyCondition)
-		ready += count(isReady)
-		failed += count(hasFailed(machine))
-		stale += count(meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.MachineStaleCondition))
-		if !isReady {
-			wrong = append(wrong, machine)
-		}
-	}
-	s.line("Machines", "%d: %d ready, %d failed, %d stale (their agent is silent or does not reach its cluster)", len(f.machines), ready, failed, stale)
-	if failed > 0 {
-		s.problem("%d of %d Machines failed", failed, len(f.machines))
-	}
-	slices.SortFunc(wrong, worse)
-	for _, machine := range wrong[:min(len(wrong), mostMachines)] {
-		condition := readyOf(machine)
-		s.machines.Rows = append(s.machines.Rows, metav1.TableRow{Cells: []any{
-			machine.Namespace, machine.Name, string(machine.Status.Phase), condition.Reason, f.since(&condition), condition.Message,
-		}})
-	}
-}
-
-// worse sorts Machines that have failed before others, and then those that are not ready for longer first.
-func worse(a, b *v1alpha1.Machine) int {
-	if hasFailed(a) != hasFailed(b) {
-		return count(hasFailed(b)) - count(hasFailed(a))
-	}
-	first, second := readyOf(a), readyOf(b)
-	return cmp.Or(first.LastTransitionTime.Time.Compare(second.LastTransitionTime.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-func hasFailed(machine *v1alpha1.Machine) bool { return machine.Status.Phase == v1alpha1.MachineFailed }
-
-// readyOf is the condition Ready, or one that says that the agent has not written it.
-func readyOf(machine *v1alpha1.Machine) metav1.Condition {
-	if ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.ReadyCondition); ready != nil {
-		return *ready
-	}
-	return metav1.Condition{Reason: v1alpha1.ReasonPending, LastTransitionTime: machine.CreationTimestamp}
-}
-
-func (f *fleet) since(condition *metav1.Condition) string {
-	if condition.LastTransitionTime.Time.Year() < 2000 {
-		return "-" // It is the default of the kind.
-	}
-	return duration.HumanDuration(max(f.now.Sub(condition.LastTransitionTime.Time), time.Duration(0)))
-}
-
-func (s *summary) line(what, format string, args ...any) {
-	s.lines = append(s.lines, fmt.Sprintf("%-13s%s", what+":", fmt.Sprintf(format, args...)))
-}
-
-func (s *summary) problem(format string, args ...any) {
-	s.problems = append(s.problems, fmt.Sprintf(format, args...))
-}
-
-func count(holds bool) int {
-	if holds {
-		return 1
-	}
-	return 0
+	return duration.HumanDuration(max(f.now.Sub(at.Time), time.Duration(0)))
 }

@@ -18,12 +18,12 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
 // NewVersion returns "version".
 func NewVersion(hub *cmdutil.Hub) *cobra.Command {
 	var clientOnly bool
+	var output documentOutput
 	command := &cobra.Command{
 		Use: "version", Short: "Show the versions of this program, of the hub and of its API server",
 		Long: `Show the version of this program, that of the hub that works, and that of its API server. The versions of agents are in
@@ -34,41 +34,59 @@ kubectl hollow cluster list.`,
   kubectl hollow version --client`,
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if clientOnly {
-				hub.Say("Client: %s", version.Here())
-				return nil
-			}
-			versions, err := Versions(command.Context(), hub)
-			if err != nil {
+			if err := output.check(); err != nil {
 				return err
 			}
-			fmt.Fprint(hub.Out, versions)
+			versions := newVersionDocument()
+			if !clientOnly {
+				if err := versions.ask(command.Context(), hub); err != nil {
+					return err
+				}
+			}
+			if output.format != "" {
+				return output.print(hub.Out, versions)
+			}
+			fmt.Fprint(hub.Out, versions.text())
 			return nil
 		},
 	}
 	command.Flags().BoolVar(&clientOnly, "client", false, "only the version of this program")
+	output.addFlag(command)
 	return command
 }
 
-// Versions are those of this program, of the hub that works, and of its API server.
-func Versions(ctx context.Context, hub *cmdutil.Hub) (string, error) {
+// ask adds the versions of the hub that works, and of its API server. A user who may not read the Lease of the hub is told so in
+// place of its version.
+func (d *versionDocument) ask(ctx context.Context, hub *cmdutil.Hub) error {
 	c, err := hub.Client()
 	if err != nil {
-		return "", err
+		return err
 	}
-	server, err := serverVersion(hub)
-	if err != nil {
-		return "", err
+	if d.APIServer, err = serverVersion(hub); err != nil {
+		return err
 	}
 	state, err := hubOf(ctx, c, time.Now())
-	if err != nil {
-		return "", err
+	switch {
+	case apierrors.IsForbidden(err):
+		d.Hub = new(documentOfHub(hubState{version: unknown}, cause(err)))
+	case err != nil:
+		return err
+	default:
+		d.Hub = new(documentOfHub(state, ""))
 	}
-	working := state.version
-	if state.problem != "" {
-		working += " (" + state.problem + ")"
+	return nil
+}
+
+func (d *versionDocument) text() string {
+	text := "Client: " + d.Client + "\n"
+	if d.Hub == nil {
+		return text
 	}
-	return fmt.Sprintf("Client: %s\nHub: %s\nAPI server: %s\n", version.Here(), working, server), nil
+	working := d.Hub.Version
+	if d.Hub.Problem != "" {
+		working += " (" + d.Hub.Problem + ")"
+	}
+	return text + fmt.Sprintf("Hub: %s\nAPI server: %s\n", working, d.APIServer)
 }
 
 func serverVersion(hub *cmdutil.Hub) (string, error) {
@@ -155,9 +173,10 @@ func write(ctx context.Context, hub *cmdutil.Hub, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	versions, err := Versions(ctx, hub)
-	if err != nil {
-		return err
+	versions := newVersionDocument()
+	unasked := versions.ask(ctx, hub)
+	if unasked != nil && !apierrors.IsForbidden(unasked) {
+		return unasked
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -172,7 +191,13 @@ func write(ctx context.Context, hub *cmdutil.Hub, path string) (err error) {
 		}
 	}()
 	archive := newBundle(file, time.Now())
-	if err := archive.collect(ctx, c, versions); err != nil {
+	switch {
+	case unasked != nil:
+		archive.problems = append(archive.problems, "versions.txt: "+unasked.Error())
+	case versions.Hub != nil && strings.HasPrefix(versions.Hub.Problem, notLooked):
+		archive.problems = append(archive.problems, "versions.txt: the hub: "+versions.Hub.Problem)
+	}
+	if err := archive.collect(ctx, c, versions.text()); err != nil {
 		return err
 	}
 	if err := archive.close(); err != nil {

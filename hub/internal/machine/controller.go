@@ -54,21 +54,27 @@ func New(c client.Client) (*Controller, error) {
 	return &Controller{client: c}, nil
 }
 
-// Reconcile implements reconcile.Reconciler. Of a Cluster that is gone nothing is known: its Machines stay as
-// they are.
+// Reconcile implements reconcile.Reconciler. The Machines of a Cluster that does not exist, or is being removed, are stale: no agent
+// looks after them. Those of one that cannot be decoded stay as they are.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	cluster := &v1alpha1.Cluster{}
-	if err := c.client.Get(ctx, request.NamespacedName, cluster); apierrors.IsNotFound(err) || undecodable.Is(err) {
+	err := c.client.Get(ctx, request.NamespacedName, cluster)
+	if undecodable.Is(err) {
 		return reconcile.Result{}, nil
-	} else if err != nil {
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("getting cluster %s: %w", request.Name, err)
 	}
 	wanted, known := Marker(cluster)
+	if err != nil {
+		cluster.Name = request.Name
+		wanted, known = removed(request.Name, metav1.NewTime(time.Now())), true
+	}
 	if !known {
 		return reconcile.Result{}, nil // What makes it known asks for the cluster again.
 	}
 	var machines []*v1alpha1.Machine
-	err := machinestate.Each(ctx, c.client, func(machine *v1alpha1.Machine) {
+	err = machinestate.Each(ctx, c.client, func(machine *v1alpha1.Machine) {
 		if machine.Spec.ClusterName == cluster.Name && !marked(machine, wanted) {
 			machines = append(machines, machine)
 		}
@@ -105,8 +111,13 @@ func (c *Controller) write(ctx context.Context, cached *v1alpha1.Machine, wanted
 // has just started, or come back, has not looked yet: the Machines stay marked, or not, as they are until it has.
 func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 	list := cluster.Status.Conditions
+	if cluster.DeletionTimestamp != nil {
+		return removed(cluster.Name, *cluster.DeletionTimestamp), true
+	}
 	if !meta.IsStatusConditionTrue(list, v1alpha1.ClusterJoinedCondition) {
-		return nil, true // There has never been an agent that could have said anything.
+		// There has never been an agent of this Cluster that could have said anything. What was said to one of the same name before
+		// that was removed stays stale until the new one has looked.
+		return nil, false
 	}
 	connected := meta.FindStatusCondition(list, v1alpha1.ClusterAgentConnectedCondition)
 	if connected != nil && connected.Reason == v1alpha1.ReasonNamespaceDeleting {
@@ -118,14 +129,21 @@ func Marker(cluster *v1alpha1.Cluster) (wanted *metav1.Condition, known bool) {
 			"The agent of Cluster %s is silent: all else here is what it said last", cluster.Name)), true
 	}
 	target := meta.FindStatusCondition(list, v1alpha1.ClusterTargetReachableCondition)
-	if target != nil && target.Status == metav1.ConditionUnknown {
+	if target == nil || target.Status == metav1.ConditionUnknown {
 		return nil, false
 	}
-	if target != nil && target.Status == metav1.ConditionFalse {
+	if target.Status == metav1.ConditionFalse {
 		return marker(v1alpha1.ReasonTargetUnreachable, target.LastTransitionTime, fmt.Sprintf(
 			"The agent of Cluster %s does not reach its API server: all else here is what it saw last", cluster.Name)), true
 	}
 	return nil, !looking(list)
+}
+
+// removed is the marker of Machines whose Cluster is gone, or about to be.
+func removed(cluster string, since metav1.Time) *metav1.Condition {
+	return marker(v1alpha1.ReasonClusterNotFound, since, fmt.Sprintf(
+		"Cluster %s was removed, so no agent looks after this Machine: all else here is what was known last. Let the cluster join again with kubectl hollow cluster join %s,"+
+			" or delete the namespace", cluster, cluster))
 }
 
 // looking tells whether the agent says that it has yet to see how its Machines are, or to tell it.
@@ -147,8 +165,11 @@ func marked(machine *v1alpha1.Machine, wanted *metav1.Condition) bool {
 	if found == nil || wanted == nil {
 		return found == nil && wanted == nil
 	}
-	return found.Status == wanted.Status && found.Reason == wanted.Reason &&
-		found.LastTransitionTime.Equal(&wanted.LastTransitionTime)
+	if found.Status != wanted.Status || found.Reason != wanted.Reason {
+		return false
+	}
+	// When a Cluster was removed is written once: later, only its Machines know.
+	return found.LastTransitionTime.Equal(&wanted.LastTransitionTime) || wanted.Reason == v1alpha1.ReasonClusterNotFound
 }
 
 // mark puts wanted on machine, or takes the marker off if it is nil. Reconciling and Stalled follow: a Machine whose state
@@ -197,7 +218,6 @@ func turned() predicate.Predicate {
 			wanted, known := Marker(after)
 			return known && (!knownBefore || !equality.Semantic.DeepEqual(old, wanted))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
@@ -217,7 +237,12 @@ func (c *Controller) unmarked(ctx context.Context, object client.Object) []recon
 		return nil
 	}
 	cluster := &v1alpha1.Cluster{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: machine.Namespace}, cluster); err != nil {
+	err := c.client.Get(ctx, client.ObjectKey{Name: machine.Namespace}, cluster)
+	if apierrors.IsNotFound(err) {
+		// At a start, Clusters may come into the cache after Machines: Reconcile looks again.
+		return []reconcile.Request{reconciler.Request("", machine.Namespace)}
+	}
+	if err != nil {
 		return nil // Its own event asks for it.
 	}
 	if wanted, known := Marker(cluster); !known || marked(machine, wanted) {

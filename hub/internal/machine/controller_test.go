@@ -299,3 +299,41 @@ func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.
 	f.finish()
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonNamespaceDeleting: 2}))
 }
+
+func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) {
+	f := newFixture(t, 2)
+	f.finish()
+	f.Expect(f.direct.Delete(t.Context(), f.cluster)).To(Succeed())
+	f.finish()
+	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonClusterNotFound: 2}))
+	for _, machine := range hubtest.Machines(t, f.direct, f.cluster.Name) {
+		stale := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineStaleCondition)
+		f.Expect(stale.Message).To(ContainSubstring("kubectl hollow cluster join " + f.cluster.Name))
+		f.Expect(f.logic.unmarked(t.Context(), &machine)).To(HaveLen(1), "a hub that starts looks at them")
+	}
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"patch Machine/status": 2}))
+	f.finish()
+	f.Expect(f.writes.Total()).To(BeZero(), "what is marked rests")
+
+	again := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.cluster.Name}, Spec: f.cluster.Spec}
+	hubtest.Create(t, f.direct, again)
+	f.cluster = again
+	f.finish()
+	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonClusterNotFound: 2}), "no agent has looked yet")
+	f.say(v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	f.speak()
+	f.finish()
+	f.Expect(f.reasons()).To(HaveLen(1), "nor now")
+	f.say(v1alpha1.ClusterTargetReachableCondition, metav1.ConditionTrue, v1alpha1.ReasonReachable)
+	f.finish()
+	f.Expect(f.reasons()).To(BeEmpty())
+}
+
+func TestTheEndOfAClusterWakesItsMachines(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(turned().Delete(event.DeleteEvent{Object: &v1alpha1.Cluster{}})).To(BeTrue())
+	leaving := &v1alpha1.Cluster{}
+	now := metav1.Now()
+	leaving.DeletionTimestamp = &now
+	g.Expect(turned().Update(event.UpdateEvent{ObjectOld: &v1alpha1.Cluster{}, ObjectNew: leaving})).To(BeTrue())
+}

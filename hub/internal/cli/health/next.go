@@ -1,0 +1,78 @@
+package health
+
+import (
+	"fmt"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// next is the command that mends what was found, or shows more of it.
+func next(s *subject, found judgement) string {
+	if command := nextOfReason(s, found.reason); command != "" {
+		return command
+	}
+	name := s.GetName()
+	switch s.kind {
+	case Cluster:
+		return "kubectl hollow cluster list " + name + " -o wide"
+	case MachineFleet:
+		return "kubectl hollow fleet status " + name
+	case NodeDisruption, LoadTest:
+		if s.kind == LoadTest {
+			return "kubectl hollow loadtest report " + name
+		}
+		return "kubectl describe nodedisruption " + name
+	}
+	return describe(s)
+}
+
+func describe(s *subject) string {
+	return fmt.Sprintf("kubectl describe %s %s -n %s", resource(s.kind), s.GetName(), s.GetNamespace())
+}
+
+func nextOfReason(s *subject, reason string) string {
+	name := s.GetName()
+	switch reason {
+	case v1alpha1.ReasonUndecodable:
+		if s.undecodable != "" {
+			return "kubectl edit " + resource(s.kind) + " " + name + inNamespace(s)
+		}
+	case v1alpha1.ReasonClusterNotFound:
+		return "kubectl hollow cluster join " + s.cluster
+	case v1alpha1.ReasonManualFreeze:
+		switch s.kind {
+		case Cluster, MachineFleet, MachineDeployment, MachineSet:
+			return "kubectl hollow unfreeze " + resource(s.kind) + " " + name + inNamespace(s)
+		}
+	case v1alpha1.ReasonPaused:
+		return nextOfPause(s)
+	case v1alpha1.ReasonAwaitingApproval:
+		return "kubectl hollow rollout approve machinefleet " + name
+	case v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonDenied:
+		if s.kind == Cluster {
+			return "kubectl hollow cluster accept " + name
+		}
+	case v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty:
+		return "kubectl hollow cluster acknowledge " + name
+	case v1alpha1.ReasonNamespaceDeleting:
+		return "kubectl hollow cluster remove-finalizers " + name
+	}
+	return ""
+}
+
+func nextOfPause(s *subject) string {
+	switch s.kind {
+	case MachineFleet, MachineDeployment:
+		return "kubectl hollow rollout resume " + resource(s.kind) + " " + s.GetName() + inNamespace(s)
+	case NodeDisruption:
+		return "kubectl hollow disrupt resume " + s.GetName()
+	}
+	return ""
+}
+
+func inNamespace(s *subject) string {
+	if s.GetNamespace() == "" {
+		return ""
+	}
+	return " -n " + s.GetNamespace()
+}

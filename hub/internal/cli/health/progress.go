@@ -1,0 +1,108 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// bounded are the reasons for which an object may be not ready for a while, and unbounded those that end by themselves: a
+// rollout has its own deadline, which makes it Stalled. What is in neither list is a problem.
+var (
+	bounded = []string{
+		v1alpha1.ReasonScalingUp, v1alpha1.ReasonScalingDown, v1alpha1.ReasonMinimumReplicasUnavailable,
+	}
+	unbounded = []string{v1alpha1.ReasonRollingOut, v1alpha1.ReasonRollingBack, v1alpha1.ReasonDeleting}
+	waiting   = []string{
+		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOutsideMaintenanceWindow, v1alpha1.ReasonAwaitingRequest, v1alpha1.ReasonAwaitingSurge,
+	}
+)
+
+// checkProgress judges what is not ready, by how far it is.
+func checkProgress(j *Judge, s *subject) *judgement {
+	switch s.kind {
+	case MachineClass:
+		return nil
+	case NodeDisruption, NodeDisruptionRun, LoadTest, LoadTestRun:
+		return s.judgePhase()
+	}
+	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
+	switch {
+	case s.kind == Machine:
+		return j.judgeMachine(s, ready)
+	case ready.Status == metav1.ConditionTrue:
+		return nil
+	case s.kind == Cluster:
+		return from(Problem, ready)
+	}
+	reason := ready.Reason
+	if progressing := meta.FindStatusCondition(s.conditions, v1alpha1.ProgressingCondition); progressing != nil && progressing.Status == metav1.ConditionFalse {
+		return from(Problem, progressing)
+	}
+	switch {
+	case slices.Contains(waiting, reason):
+		return from(Waiting, ready)
+	case slices.Contains(unbounded, reason):
+		return from(InProgress, ready)
+	case slices.Contains(bounded, reason):
+		return j.within(longestScaling, from(InProgress, ready))
+	}
+	return from(Problem, ready)
+}
+
+// within makes a problem of what takes longer than limit.
+func (j *Judge) within(limit time.Duration, found *judgement) *judgement {
+	if age := j.Now.Sub(found.since.Time); age > limit {
+		found.state, found.reason = Problem, ReasonTakesLong+": "+found.reason
+		found.message = fmt.Sprintf("for %s: %s", duration.HumanDuration(age), found.message)
+	}
+	return found
+}
+
+func (j *Judge) judgeMachine(s *subject, ready *metav1.Condition) *judgement {
+	switch v1alpha1.MachinePhase(s.phase) {
+	case v1alpha1.MachinePending, v1alpha1.MachineProvisioning, v1alpha1.MachineUpdating:
+		return j.within(longestStart, from(InProgress, ready))
+	case v1alpha1.MachineRunning:
+		if ready.Status == metav1.ConditionTrue {
+			return judgeRunning(s)
+		}
+	}
+	return from(Problem, ready)
+}
+
+// judgeRunning finds what a Machine that is ready is about to be.
+func judgeRunning(s *subject) *judgement {
+	if updated := meta.FindStatusCondition(s.conditions, v1alpha1.MachineUpdatedCondition); updated != nil && updated.Status != metav1.ConditionTrue {
+		return from(InProgress, updated)
+	}
+	if schedulable := meta.FindStatusCondition(s.conditions, v1alpha1.MachineSchedulableCondition); schedulable != nil && schedulable.Status != metav1.ConditionTrue {
+		return from(Waiting, schedulable)
+	}
+	return nil
+}
+
+// judgePhase is for what is carried out once. It is over when its phase says so and its condition Ready too.
+func (s *subject) judgePhase() *judgement {
+	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
+	found := &judgement{state: InProgress, reason: s.phase, message: s.message, since: ready.LastTransitionTime}
+	switch s.phase {
+	case string(v1alpha1.LoadTestPhaseCompleted): // The phases of all four kinds have this word.
+		if ready.Status == metav1.ConditionTrue {
+			return nil
+		}
+		return from(Problem, ready)
+	case string(v1alpha1.NodeDisruptionPending):
+		if strings.HasPrefix(s.kind, NodeDisruption) {
+			found.state = Waiting
+		}
+	}
+	return found
+}

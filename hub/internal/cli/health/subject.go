@@ -1,0 +1,134 @@
+// Package health judges whether the objects of a fleet are healthy. It is pure: objects in, findings out.
+//
+// An object is healthy only if it was seen to be: one without a status, or whose status is about an earlier spec, is not.
+package health
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// The kinds that are judged.
+const (
+	Cluster           = "Cluster"
+	MachineFleet      = "MachineFleet"
+	MachineDeployment = "MachineDeployment"
+	MachineSet        = "MachineSet"
+	Machine           = "Machine"
+	MachineClass      = "MachineClass"
+	NodeDisruption    = "NodeDisruption"
+	NodeDisruptionRun = "NodeDisruptionRun"
+	LoadTest          = "LoadTest"
+	LoadTestRun       = "LoadTestRun"
+)
+
+// subject is what the judgement needs of an object of any kind.
+type subject struct {
+	client.Object
+
+	kind string
+	// cluster is the Cluster that the object belongs to; empty for an object of the whole fleet.
+	cluster    string
+	conditions []metav1.Condition
+	// observed is status.observedGeneration; those of runs have none, and tracked is false.
+	observed int64
+	tracked  bool
+	// phase, verdict and message are those of the status. failed counts the clusters that are.
+	phase, verdict, message string
+	failed                  string
+	paused                  bool
+	undecodable             string
+}
+
+// subjectOf reads an object. It returns nil for one of another kind.
+func subjectOf(object client.Object) *subject {
+	s := &subject{Object: object, tracked: true}
+	if decoded, may := object.(interface{ NotDecoded() string }); may {
+		s.undecodable = decoded.NotDecoded()
+	}
+	switch o := object.(type) {
+	case *v1alpha1.Cluster:
+		s.kind, s.conditions, s.observed = Cluster, o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.MachineFleet:
+		s.kind, s.conditions, s.observed = MachineFleet, o.Status.Conditions, o.Status.ObservedGeneration
+		s.paused, s.message, s.failed = o.Spec.Paused, o.Status.Message, brokenClusters(o)
+	case *v1alpha1.MachineDeployment:
+		s.kind, s.conditions, s.observed = MachineDeployment, o.Status.Conditions, o.Status.ObservedGeneration
+		s.paused, s.cluster = o.Spec.Paused, o.Namespace
+	case *v1alpha1.MachineSet:
+		s.kind, s.conditions, s.observed, s.cluster = MachineSet, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
+	case *v1alpha1.Machine:
+		s.kind, s.conditions, s.observed, s.cluster = Machine, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
+		s.phase = string(o.Status.Phase)
+	case *v1alpha1.MachineClass:
+		s.kind, s.tracked = MachineClass, false
+	default:
+		return subjectOfTest(s, object)
+	}
+	return s
+}
+
+// subjectOfTest is subjectOf for what a user lets happen to a fleet: disruptions and loads.
+func subjectOfTest(s *subject, object client.Object) *subject {
+	switch o := object.(type) {
+	case *v1alpha1.NodeDisruption:
+		s.kind, s.conditions, s.observed = NodeDisruption, o.Status.Conditions, o.Status.ObservedGeneration
+		s.phase, s.verdict, s.message, s.paused = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message, o.Spec.Paused
+		s.failed = failedClusters(o.Status.Failed, o.Status.Clusters)
+	case *v1alpha1.NodeDisruptionRun:
+		s.kind, s.conditions, s.tracked, s.cluster = NodeDisruptionRun, o.Status.Conditions, false, o.Namespace
+		s.phase, s.verdict, s.message, s.paused = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message, o.Spec.Paused
+	case *v1alpha1.LoadTest:
+		s.kind, s.conditions, s.observed = LoadTest, o.Status.Conditions, o.Status.ObservedGeneration
+		s.phase, s.verdict, s.message = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message
+		s.failed = failedClusters(o.Status.Failed, o.Status.Clusters)
+	case *v1alpha1.LoadTestRun:
+		s.kind, s.conditions, s.tracked, s.cluster = LoadTestRun, o.Status.Conditions, false, o.Namespace
+		s.phase, s.verdict, s.message = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message
+		s.failed = o.Status.Failure
+	default:
+		return nil
+	}
+	return s
+}
+
+func failedClusters(failed, of int32) string {
+	if failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("failed in %d of %d clusters", failed, of)
+}
+
+// brokenClusters counts the clusters of a fleet in which something is wrong, whatever its conditions say: a rollout may go on
+// in the others, or be over within what may fail.
+func brokenClusters(fleet *v1alpha1.MachineFleet) string {
+	counts, parts := fleet.Status.Clusters, []string(nil)
+	for _, part := range []struct {
+		what  string
+		count int32
+	}{{"failed", counts.Failed}, {"blocked", counts.Blocked}, {"held", counts.Held}, {"rolled back", counts.RolledBack}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.what))
+		}
+	}
+	if len(parts) == 0 && len(fleet.Status.Failures) > 0 {
+		parts = append(parts, fmt.Sprintf("%d with failures", len(fleet.Status.Failures)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d clusters: %s", counts.Selected, strings.Join(parts, ", "))
+}
+
+// parent is the controller of an object as "Kind/name"; empty for none.
+func (s *subject) parent() (kind, name string) {
+	if owner := metav1.GetControllerOf(s.Object); owner != nil {
+		return owner.Kind, owner.Name
+	}
+	return "", ""
+}
