@@ -102,6 +102,9 @@ const (
 	// FleetPromiseAnnotation beside it has what the spec of the fleet said of groups, approvals, waves and bounds then, as JSON. The
 	// hub sets it.
 	FleetPromiseAnnotation = "hollowfleet.io/fleet-promise"
+	// FleetUndoneAnnotation on a MachineFleet has the numbers of the revisions from which a user has gone back, with commas. "kubectl
+	// hollow rollout undo" writes it, and does not go forward to them.
+	FleetUndoneAnnotation = "hollowfleet.io/undone-revisions"
 	// AutoscalerRevisionAnnotation repeats RevisionAnnotation on a MachineSet under the name that
 	// cluster-autoscaler's clusterapi provider reads. Written by the hub.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"

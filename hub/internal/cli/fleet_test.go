@@ -314,4 +314,13 @@ func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
 	f.Expect(f.succeeds("rollout undo fleet/NAME --to-revision 3")).To(ContainSubstring("has the template of revision 3 already"))
+	f.fails(3, "has no revision before its present template that it has not been rolled back from; it has 2, 3", "rollout undo fleet/NAME")
+	f.Expect(f.kubelet()).To(Equal("v1.36.2"), "it does not go forward to what it has gone back from")
+
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")
+	f.settle()
+	f.succeeds("upgrade fleet/NAME --kubelet v1.37.2")
+	f.reconcile()
+	f.Expect(f.succeeds("rollout undo fleet/NAME --allow-downgrade")).To(ContainSubstring("rolled back to revision 4"), "what was rolled out again later is no step forward")
+	f.Expect(f.kubelet()).To(Equal("v1.37.1"))
 }

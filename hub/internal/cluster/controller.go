@@ -70,7 +70,9 @@ func New(deps Deps) (*Controller, error) {
 		return nil, errors.New("making the Cluster controller: a dependency is missing")
 	}
 	deps.Heartbeat = deps.Heartbeat.Or(v1alpha1.DefaultHeartbeat)
-	return &Controller{Deps: deps, heartbeats: newHeartbeats()}, nil
+	c := &Controller{Deps: deps, heartbeats: newHeartbeats()}
+	c.heartbeats.noteRenewal = deps.Agents.NoteRenewal
+	return c, nil
 }
 
 // Status implements reconciler.Logic.

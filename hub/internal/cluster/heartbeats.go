@@ -22,6 +22,8 @@ type heartbeats struct {
 	clusters map[string]*heartbeat
 	// armed receives when a deadline was set that expired has not looked at.
 	armed chan struct{}
+	// noteRenewal, if not nil, is told of each renewal that proves that the agent is there.
+	noteRenewal func(cluster string, at time.Time)
 }
 
 type heartbeat struct {
@@ -84,6 +86,9 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease, initial bool, now time
 	}
 	first := !beat.renewed
 	beat.renewed, beat.met, beat.at = true, true, now
+	if h.noteRenewal != nil {
+		h.noteRenewal(lease.Namespace, now)
+	}
 	if lease.Spec.RenewTime != nil {
 		beat.skew.measure(lease.Spec.RenewTime.Sub(now))
 	}

@@ -99,6 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	}
 	s.fleet = fleet
 	report(s, d, now)
+	s.awaitNews(d, c.Agents)
 	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
 	if rest {
 		next = next.NoLaterThan(restAfter)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -39,4 +40,13 @@ func (s *scope) hasGroup(name string) bool {
 		}
 	}
 	return false
+}
+
+// awaitNews has the next step taken when the agents are heard that a soak waits for.
+func (s *scope) awaitNews(d decision, agents *freeze.Agents) {
+	for _, m := range s.members {
+		if m.heardAt != nil && slices.Contains(d.plan.AwaitingNews, m.cluster.Name) {
+			agents.AwaitRenewal(m.cluster.Name, *m.heardAt)
+		}
+	}
 }

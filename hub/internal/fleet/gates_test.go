@@ -8,11 +8,13 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1alpha1 "open-cluster-management.io/api/cluster/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // withProduction adds a group that needs an approval. Its clusters have the label group=production.
@@ -489,4 +491,58 @@ func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
 		f.clock.SetTime(f.clock.Now().Add(lastRetry))
 	}
 	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
+}
+
+// A soak is over when the agent is heard after it, and not for the time alone.
+func TestASoakEndsOnNewsAndNotOnSilence(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 10*time.Second))
+	for i, cluster := range f.clusters {
+		hubtest.SetCondition(t, f.direct, f.cluster(i), &cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		f.agents.Hear(cluster.Name)
+	}
+	news := f.agents.News()
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.agents.NoteRenewal(f.clusters[0].Name, f.clock.Now())
+	f.after(9 * time.Second)
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
+	f.Expect(news).NotTo(Receive())
+	f.agents.NoteRenewal(f.clusters[0].Name, f.clock.Now())
+	f.Expect(news).To(Receive(), "it wakes the fleet")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
+}
+
+func TestAnOverrideWithABadDirectiveIsNamed(t *testing.T) {
+	for patch, want := range map[string]string{
+		`{"spec":{"$retainKeys":[1,{}]}}`:  "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
+		`{"spec":{"$retainKeys":{"a":1}}}`: "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
+		`{"spec":{"$patch":["replace"]}}`:  "spec.overrides[a].template.spec.$patch: want merge, replace or delete",
+		`{"$setElementOrder/x":[{}]}`:      "spec.overrides[a].template.$setElementOrder/x: there is no such directive",
+		`{"spec":{"template":{"spec":{"providerConfig":{"value":{"x":[{"$deleteFromPrimitiveList/y":5}]}}}}}}`: "$deleteFromPrimitiveList/y: there is no such directive",
+		`{"metadata":{"annotations":{"hollowfleet.io/freeze":"x"}}}`:                                           "spec.overrides[a].template.metadata.annotations[hollowfleet.io/freeze]: it is written by programs",
+	} {
+		fleet := &v1alpha1.MachineFleet{}
+		fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "a", Template: &runtime.RawExtension{Raw: []byte(patch)}}}
+		_, invalid := mergedTemplates(fleet)
+		NewWithT(t).Expect(invalid).NotTo(BeNil(), patch)
+		NewWithT(t).Expect(invalid.message).To(ContainSubstring(want), patch)
+	}
+}
+
+func TestATemplateSetsNothingThatTheHubWrites(t *testing.T) {
+	f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	})
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("-"))
+	f.Expect(f.status().Message).To(ContainSubstring("spec.template.metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"))
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{v1alpha1.AutoscalerMaxSizeAnnotation: "3"}
+	})
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2"))
 }

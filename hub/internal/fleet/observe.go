@@ -49,6 +49,8 @@ type member struct {
 	// its agent was not heard yet, or a write was refused.
 	held   string
 	silent bool
+	// heardAt is when its agent was heard last; nil if there is none.
+	heardAt *time.Time
 	// unreachable: it is held because the cluster is frozen or not Ready, and not for what a user said of its
 	// MachineDeployment.
 	unreachable bool
@@ -326,6 +328,9 @@ func (c *Controller) hold(m *member, unknown error) {
 		m.held = fmt.Sprintf("MachineDeployment %s/%s is paused: unset its spec.paused to go on", m.deployment.Namespace, m.deployment.Name)
 	}
 	m.unreachable = cluster.Frozen || ready == nil || ready.Status != metav1.ConditionTrue
+	if meta.IsStatusConditionTrue(m.cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition) {
+		m.heardAt = new(c.Agents.RenewedAt(m.cluster.Name))
+	}
 	// A cluster whose agent has become silent is frozen, which is remembered. One whose agent this hub has not heard yet was fine
 	// when the hub was ended, and its soak goes on.
 	m.silent = m.held == "" && c.Agents.Verdict(m.cluster).Frozen
@@ -347,6 +352,7 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 		Left: !m.selected,
 	}
+	cluster.HeardAt = m.heardAt
 	if m.record != nil {
 		cluster.LastGroup = m.record.Group
 	}

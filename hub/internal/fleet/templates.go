@@ -60,9 +60,12 @@ func mergedTemplates(fleet *v1alpha1.MachineFleet) ([]*template, *problem) {
 			return nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("%s: %v", t.field, err)}
 		}
 		t.MachineDeploymentTemplate = merged
+		if invalid := reservedMetadata(t.field, merged.Metadata); invalid != nil {
+			return nil, invalid
+		}
 		all[i] = t
 	}
-	return all, nil
+	return all, reservedMetadata("spec.template", fleet.Spec.Template.Metadata)
 }
 
 // mergeTemplate applies the template of an override to that of the fleet by a strategic merge patch. None of the types has a
@@ -83,7 +86,10 @@ func mergeTemplate(base *v1alpha1.MachineDeploymentTemplate, override *runtime.R
 	if err != nil {
 		return nil, fmt.Errorf(": reading the type of spec.template: %w", err)
 	}
-	result, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, patch, patchSchema{known: schema})
+	if err := checkDirectives("", patch); err != nil {
+		return nil, err
+	}
+	result, err := mergePatch(original, patch, patchSchema{known: schema})
 	if err != nil {
 		return nil, fmt.Errorf(": it cannot be merged into spec.template: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +23,52 @@ type Agents struct {
 	mu          sync.Mutex
 	heard       map[string]bool
 	subscribers []reconciler.News
+	// renewed is when each agent's Lease was renewed last, by the clock of this process. awaited are the clusters whose next renewal
+	// is news.
+	renewed map[string]time.Time
+	awaited map[string]bool
+}
+
+// NoteRenewal notes that the Lease of a cluster's agent was renewed.
+func (a *Agents) NoteRenewal(cluster string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.renewed == nil {
+		a.renewed = map[string]time.Time{}
+	}
+	a.renewed[cluster] = at
+	if a.awaited[cluster] {
+		delete(a.awaited, cluster)
+		a.send(cluster)
+	}
+}
+
+// RenewedAt is when this process saw the Lease of a cluster's agent renewed last; zero if it did not.
+func (a *Agents) RenewedAt(cluster string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.renewed[cluster]
+}
+
+// AwaitRenewal makes the next renewal of a cluster's agent news, or that which came after what was known at last.
+func (a *Agents) AwaitRenewal(cluster string, last time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.renewed[cluster].After(last) {
+		a.send(cluster)
+		return
+	}
+	if a.awaited == nil {
+		a.awaited = map[string]bool{}
+	}
+	a.awaited[cluster] = true
+}
+
+func (a *Agents) send(cluster string) {
+	news := event.GenericEvent{Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
+	for _, subscriber := range a.subscribers {
+		subscriber.Send(news)
+	}
 }
 
 // Hear notes that the agent of cluster has renewed its Lease. The first time is news.
@@ -35,10 +82,7 @@ func (a *Agents) Hear(cluster string) {
 		a.heard = map[string]bool{}
 	}
 	a.heard[cluster] = true
-	news := event.GenericEvent{Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}}
-	for _, subscriber := range a.subscribers {
-		subscriber.Send(news)
-	}
+	a.send(cluster)
 }
 
 // Heard tells whether the agent of cluster has been heard.

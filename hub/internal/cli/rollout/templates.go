@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,20 +109,65 @@ func templateNumbers(kept []fleet.Template) string {
 	return strings.Join(list, ", ")
 }
 
-// undoFleet gives the fleet an earlier template; for 0 the newest that is not the present one.
+// keptNumber is the number of a revision among those that are kept; 0 if it is not.
+func keptNumber(kept []fleet.Template, revision string) int64 {
+	for _, t := range kept {
+		if t.Revision == revision {
+			return t.Number
+		}
+	}
+	return 0
+}
+
+// previousTemplate finds the newest template before the present one that nobody has gone back from. One that no cluster has been
+// given yet comes after all that are kept.
+func (s *subject) previousTemplate(kept []fleet.Template, current string) (int64, error) {
+	present, undone := keptNumber(kept, current), s.undoneRevisions()
+	for _, t := range slices.Backward(kept) {
+		later := present > 0 && t.Number >= present
+		if !later && t.Revision != current && t.Revision != s.fleet.Spec.AbortedRevision && !slices.Contains(undone, t.Number) {
+			return t.Number, nil
+		}
+	}
+	if len(kept) == 0 {
+		return 0, cmdutil.NotFound("%s has no revision before its present template; it has none", s.name())
+	}
+	return 0, cmdutil.NotFound("%s has no revision before its present template that it has not been rolled back from; it has %s: choose one with --to-revision",
+		s.name(), templateNumbers(kept))
+}
+
+// undoneRevisions are the numbers of the revisions that a user has gone back from.
+func (s *subject) undoneRevisions() []int64 {
+	var numbers []int64
+	for text := range strings.SplitSeq(s.fleet.Annotations[v1alpha1.FleetUndoneAnnotation], ",") {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// noteUndone remembers that the fleet goes back from one revision to another. A revision that is rolled out again gets another
+// number, and is forgotten here.
+func (s *subject) noteUndone(kept []fleet.Template, from string, to int64) {
+	var numbers []string
+	for _, t := range kept {
+		if t.Number != to && (t.Revision == from || slices.Contains(s.undoneRevisions(), t.Number)) {
+			numbers = append(numbers, fmt.Sprint(t.Number))
+		}
+	}
+	metav1.SetMetaDataAnnotation(&s.fleet.ObjectMeta, v1alpha1.FleetUndoneAnnotation, strings.Join(numbers, ","))
+}
+
+// undoFleet gives the fleet an earlier template; for 0 the one before the present.
 func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bool) error {
 	kept, current, err := s.templates(ctx)
 	if err != nil {
 		return err
 	}
 	if number == 0 {
-		for _, t := range kept {
-			if t.Revision != current {
-				number = t.Number
-			}
-		}
-		if number == 0 {
-			return cmdutil.NotFound("%s has no revision before its present template; it has %s", s.name(), cmp.Or(templateNumbers(kept), "none"))
+		if number, err = s.previousTemplate(kept, current); err != nil {
+			return err
 		}
 	}
 	chosen, err := s.pickTemplate(kept, number)
@@ -137,6 +183,7 @@ func (s *subject) undoFleet(ctx context.Context, number int64, allowDowngrade bo
 	}
 	err = s.change(ctx, func() {
 		chosen.Restore(s.fleet)
+		s.noteUndone(kept, current, chosen.Number)
 		if s.fleet.Spec.AbortedRevision == chosen.Revision {
 			s.fleet.Spec.AbortedRevision = "" // A user who asks for the revision wants it rolled out.
 		}

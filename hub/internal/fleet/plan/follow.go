@@ -36,13 +36,14 @@ func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
 	case r.Phase == Soaking:
 		r.Empty = empty
 	}
-	return in.end(r, c.Observed, rules)
+	return in.end(r, c, rules)
 }
 
-// end ends a phase that is over.
-func (in Input) end(r Record, o Observed, rules rules) Record {
+// end ends a phase that is over. That nothing was heard since a soak began is no success.
+func (in Input) end(r Record, c Cluster, rules rules) Record {
+	o, soaked := c.Observed, r.Since.Add(rules.soak)
 	switch {
-	case r.Phase == Soaking && !in.Now.Before(r.Since.Add(rules.soak)):
+	case r.Phase == Soaking && !in.Now.Before(soaked) && (rules.soak == 0 || c.HeardAt == nil || !c.HeardAt.Before(soaked)):
 		r.Phase, r.Since = Succeeded, in.Now
 	case r.Phase == Progressing && o.fails(r.Since, in.Now):
 		r.Phase, r.Since, r.Retried = Failed, in.Now, in.RetriedAt

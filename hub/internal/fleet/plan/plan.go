@@ -100,6 +100,8 @@ type Cluster struct {
 	// Silent: this process has not heard the cluster's agent yet. Nothing is begun there, and the record stays as it is: what
 	// was reported to another process is no news, and no reason to begin a soak anew.
 	Silent bool
+	// HeardAt is when the cluster's agent was heard last; nil if it has none. A soak ends on its news only.
+	HeardAt *time.Time
 	// Blocked: nothing can be begun there until a user changes something. What has begun is followed.
 	Blocked bool
 	// Closed: nothing is begun there for the time being. What has begun is followed.
@@ -171,6 +173,8 @@ type Plan struct {
 	Unproven []string
 	// Changed names the clusters that could be begun, were it not that the spec said something else when the revision was begun.
 	Changed []string
+	// AwaitingNews names the clusters whose soak is over when their agents are heard again.
+	AwaitingNews []string
 	// Room is how many more clusters may be in progress after the changes.
 	Room int
 	// ToRollBack names the clusters that are still to be rolled back, and NotRolledBack those for which there is nothing to go
@@ -371,17 +375,21 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 				p.Held = append(p.Held, c.Name)
 			}
 		case !c.Silent:
-			p.recheckPhase(c, rules, in.Now)
+			p.recheckPhase(in, c, rules)
 		}
 	}
 }
 
 // recheckPhase sees to it that the time is kept at which the phase of a cluster ends, if nothing else ends it.
-func (p *Plan) recheckPhase(c Cluster, rules rules, now time.Time) {
+func (p *Plan) recheckPhase(in Input, c Cluster, rules rules) {
+	now := in.Now
 	r, o := c.Record, c.Observed
 	switch r.Phase {
 	case Soaking:
-		p.recheck(r.Since.Add(rules.soak).Sub(now))
+		end := r.Since.Add(rules.soak)
+		if p.recheck(end.Sub(now)); !now.Before(end) && r.Revision == in.Revision {
+			p.AwaitingNews = append(p.AwaitingNews, c.Name)
+		}
 	case Progressing, RollingBack:
 		if rules.deadline > 0 {
 			p.recheck(r.Since.Add(rules.deadline).Sub(now))
