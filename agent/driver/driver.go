@@ -248,6 +248,16 @@ func (e *InPlaceUnsupportedError) Error() string { return "cannot update in plac
 // Is makes errors.Is(err, ErrInPlaceUnsupported) hold.
 func (e *InPlaceUnsupportedError) Is(target error) bool { return target == ErrInPlaceUnsupported }
 
+// NameConflictError says that an object of the name that a Machine's instance needs is there and is not the agent's.
+type NameConflictError struct {
+	// Problem names the object and what to do.
+	Problem string
+	// Foreign: no agent has made the object. There is nothing of the Machine behind it that could be removed.
+	Foreign bool
+}
+
+func (e *NameConflictError) Error() string { return e.Problem }
+
 // Invalid returns an *InvalidConfigurationError.
 func Invalid(field, format string, args ...any) error {
 	return &InvalidConfigurationError{Field: field, Problem: fmt.Sprintf(format, args...)}

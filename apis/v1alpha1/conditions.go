@@ -178,7 +178,13 @@ const (
 	ReasonValid = "Valid"
 	// ReasonDeleting: the object is being deleted. ReasonAwaitingThaw: it is to be deleted, and the cluster is frozen, so
 	// that nothing is removed yet.
-	ReasonDeleting     = "Deleting"
+	ReasonDeleting = "Deleting"
+	// ReasonHeldByFinalizers: the agent waits for others, or is done, and finalizers of others keep the Machine, its Node or its pod.
+	ReasonHeldByFinalizers = "HeldByFinalizers"
+	// ReasonNodeDeleting: the Node of a Machine is being deleted.
+	ReasonNodeDeleting = "NodeDeleting"
+	// ReasonNameConflict: a pod or Secret of the Machine's name is there that its agent did not make.
+	ReasonNameConflict = "NameConflict"
 	ReasonAwaitingThaw = "AwaitingThaw"
 
 	// ReasonMinimumReplicasAvailable and ReasonMinimumReplicasUnavailable are those of apps/v1.

@@ -143,6 +143,12 @@ func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instan
 	if apierrors.IsNotFound(err) || err == nil && d.pods.Behind(pod) {
 		pod, err = d.readPod(ctx, request.Machine.Name)
 	}
+	if err == nil {
+		err = d.own(pod, "pod")
+	}
+	if foreign(err) {
+		err = &driver.NotFoundError{Machine: request.Machine.Name, ProviderID: d.providerID(request.Machine.Name)}
+	}
 	if err != nil {
 		return driver.Instance{}, fmt.Errorf("getting pod %s: %w", key, err)
 	}
@@ -153,7 +159,7 @@ func (d *Driver) Get(ctx context.Context, request driver.Request) (driver.Instan
 func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 	pod, err := d.readPod(ctx, machine.Name)
 	switch {
-	case errors.Is(err, driver.ErrNotFound):
+	case errors.Is(err, driver.ErrNotFound), foreign(err):
 		d.pods.Forget(client.ObjectKey{Namespace: d.environment.Host.Namespace, Name: machine.Name})
 	case err != nil:
 		return err
@@ -163,6 +169,9 @@ func (d *Driver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
 		}
 	}
 	secret, err := d.readSecret(ctx, machine.Name)
+	if foreign(err) {
+		return nil
+	}
 	if err != nil || secret == nil {
 		return err
 	}

@@ -159,7 +159,7 @@ var harmless = []string{"", "ContainerCreating", "PodInitializing"}
 func stateOf(pod *corev1.Pod) (state driver.State, message string) {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return driver.Deleting, "the pod is being deleted"
+		return driver.Deleting, sentence("the pod is being deleted", heldBy(pod.Finalizers))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		return driver.Failed, sentence("the pod has ended", pod.Status.Reason, pod.Status.Message)
 	}
@@ -178,6 +178,14 @@ func stateOf(pod *corev1.Pod) (state driver.State, message string) {
 		return driver.Pending, "the hollow-node runs and is not ready yet"
 	}
 	return driver.Running, ""
+}
+
+// heldBy names the finalizers that keep an object which is being deleted; empty without any.
+func heldBy(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return ""
+	}
+	return "it stays until others remove their finalizers: " + strings.Join(finalizers, ", ")
 }
 
 func pendingMessage(pod *corev1.Pod) string {

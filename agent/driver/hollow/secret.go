@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -91,14 +93,37 @@ func (d *Driver) readSecret(ctx context.Context, machine string) (*corev1.Secret
 	return secret, nil
 }
 
-// own reports an object of the host that has a Machine's name and is not of this cluster.
+// own reports an object of the host that has a Machine's name and is not of this cluster, as *driver.NameConflictError.
 func (d *Driver) own(object client.Object, kind string) error {
 	cluster := object.GetLabels()[v1alpha1.ClusterNameLabel]
 	if cluster == d.environment.ClusterName {
 		return nil
 	}
-	return fmt.Errorf("%s %s/%s is not of cluster %q (label %s is %q): give each cluster a host namespace of its own",
-		kind, object.GetNamespace(), object.GetName(), d.environment.ClusterName, v1alpha1.ClusterNameLabel, cluster)
+	if !madeByAgent(object) {
+		return &driver.NameConflictError{Foreign: true, Problem: fmt.Sprintf(
+			"a %s named %s/%s exists that no agent made: delete the Machine and create it with another name, or remove the %s",
+			kind, object.GetNamespace(), object.GetName(), kind)}
+	}
+	return &driver.NameConflictError{Problem: fmt.Sprintf("%s %s/%s is not of cluster %q (label %s is %q): give each cluster a host namespace of its own",
+		kind, object.GetNamespace(), object.GetName(), d.environment.ClusterName, v1alpha1.ClusterNameLabel, cluster)}
+}
+
+// madeByAgent tells whether an object looks like one that an agent made, of whatever cluster. One that may be this cluster's own,
+// and whose label somebody has changed, is never taken for foreign: then its Machine would go and leave it behind.
+func madeByAgent(object client.Object) bool {
+	for _, key := range []string{configurationHashAnnotation, tokenIDsAnnotation} {
+		if _, found := object.GetAnnotations()[key]; found {
+			return true
+		}
+	}
+	_, labelled := object.GetLabels()[v1alpha1.MachineNameLabel]
+	return labelled
+}
+
+// foreign tells whether err is of an object that no agent made.
+func foreign(err error) bool {
+	var conflict *driver.NameConflictError
+	return errors.As(err, &conflict) && conflict.Foreign
 }
 
 const (

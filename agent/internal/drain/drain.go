@@ -14,6 +14,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {
 	evict, leaving := Split(list.Pods(), !nodes.Ready(node), d.since)
 	var round Round
 	for i := range leaving {
-		round.Leaving = append(round.Leaving, nameOf(&leaving[i]))
+		round.Leaving = append(round.Leaving, leavingName(&leaving[i]))
 	}
 	evict = d.refillsOn(node.Name).holdBack(evict, leaving, d.clock.Now(), &round)
 	tried := d.triedOn(node.Name)
@@ -216,6 +217,14 @@ func (d *Drainer) budgets(ctx context.Context, pods []corev1.Pod) ([]policyv1.Po
 		all = append(all, list.Items...)
 	}
 	return all, nil
+}
+
+// leavingName is the name of a pod that is being deleted, with the finalizers that keep it.
+func leavingName(pod *corev1.Pod) string {
+	if len(pod.Finalizers) == 0 {
+		return nameOf(pod)
+	}
+	return nameOf(pod) + ", which finalizers keep: " + strings.Join(pod.Finalizers, ", ")
 }
 
 func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -246,6 +246,10 @@ func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.Machine) (
 	actErr := c.act(ctx, s, Decide(s.Observation))
 	c.report(s, actErr)
 	next := reconciler.Next{}.NoLaterThan(s.recheckAfter)
+	if s.nameConflict != "" {
+		// It stands in the status, and is looked at again soon.
+		actErr = nil
+	}
 	if s.Frozen {
 		// What could not be seen may be just why the agent is frozen. The thaw wakes every machine.
 		observeErr = nil
@@ -275,7 +279,11 @@ func (c *Controller) behind(ctx context.Context, cached *v1alpha1.Machine) bool 
 func (c *Controller) report(s *scope, actErr error) {
 	var invalid *driver.InvalidConfigurationError
 	var frozen *freeze.Error
+	var conflict *driver.NameConflictError
 	switch {
+	case errors.As(actErr, &conflict):
+		s.nameConflict = conflict.Error()
+		s.recheckAfter = sooner(s.recheckAfter, conflictRecheck)
 	case errors.As(actErr, &invalid):
 		s.Terminal = &Terminal{Reason: v1alpha1.ErrorInvalidConfiguration, Message: invalid.Error()}
 	case errors.As(actErr, &frozen):
@@ -291,7 +299,7 @@ func (c *Controller) report(s *scope, actErr error) {
 func (c *Controller) compute(s *scope) {
 	input := Input{
 		Observation: s.Observation, Problem: s.problem, Drain: s.drain, Updating: s.updating,
-		UpdateProblem: s.updateProblem, Now: c.Clock.Now(),
+		UpdateProblem: s.updateProblem, NameConflict: s.nameConflict, Held: s.held, HeldByFinalizers: s.heldByFinalizers, Now: c.Clock.Now(),
 	}
 	if !s.Machine.DeletionTimestamp.IsZero() {
 		input.DrainSince = c.drainBegun(s.Machine)

@@ -25,11 +25,11 @@ import (
 
 // finalize takes a deleted Machine apart, as far as it goes now.
 func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (reconciler.Next, error) {
-	if !controllerutil.ContainsFinalizer(machine, v1alpha1.MachineFinalizer) {
-		return reconciler.Next{}, nil
-	}
 	s := &scope{}
 	s.Machine, s.Frozen = machine, c.frozen()
+	if !controllerutil.ContainsFinalizer(machine, v1alpha1.MachineFinalizer) {
+		return reconciler.Next{}, c.reportHolders(ctx, s)
+	}
 	if s.Frozen {
 		c.compute(s)
 		return reconciler.Next{}, nil
@@ -47,6 +47,7 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 		c.observeInstances, c.prepareRemoval, c.removeInstances, c.removeNode,
 	} {
 		if done, err := step(ctx, s); err != nil || !done {
+			s.explain(err)
 			c.compute(s)
 			return reconciler.Next{After: s.recheckAfter}, err
 		}
@@ -60,7 +61,52 @@ func (c *Controller) finalize(ctx context.Context, machine *v1alpha1.Machine) (r
 	if client.IgnoreNotFound(err) != nil {
 		return reconciler.Next{}, fmt.Errorf("removing the finalizer: %w", err)
 	}
+	if err == nil && len(machine.Finalizers) > 0 {
+		return reconciler.Next{}, c.reportHolders(ctx, s)
+	}
 	return reconciler.Next{}, nil
+}
+
+// reportHolders says of a Machine that the agent is done with whose finalizers keep it. Pod and Node are looked for all the same: a
+// user may have taken the agent's finalizer away.
+func (c *Controller) reportHolders(ctx context.Context, s *scope) error {
+	if len(s.Machine.Finalizers) == 0 {
+		return nil
+	}
+	s.held, s.heldByFinalizers = heldBy(s.Machine.Finalizers), true
+	s.Instance, s.Node, s.InstanceKnown, s.NodeKnown, s.drain = nil, nil, false, false, nil
+	_, err := c.observeInstances(ctx, s)
+	if err == nil {
+		found := nodeOf(s.Machine)
+		switch err = c.TargetReader.Get(ctx, client.ObjectKeyFromObject(found), found); {
+		case apierrors.IsNotFound(err):
+			s.NodeKnown, err = true, nil
+		case err == nil:
+			s.NodeKnown = true
+			if node.IsOf(found, s.Machine, s.providerIDs) {
+				s.Node = found
+			}
+		}
+	}
+	c.compute(s)
+	if s.Frozen {
+		return nil
+	}
+	return err
+}
+
+// explain notes for the status what keeps a deletion: an error, or what others hold.
+func (s *scope) explain(err error) {
+	var frozen *freeze.Error
+	switch {
+	case errors.As(err, &frozen), apierrors.IsConflict(err):
+	case err != nil:
+		s.held = err.Error()
+	case s.Node != nil && !s.Node.DeletionTimestamp.IsZero():
+		s.held, s.heldByFinalizers = sentence("Node "+s.Node.Name+" is being deleted", heldBy(s.Node.Finalizers)), len(s.Node.Finalizers) > 0
+	case s.Instance != nil && s.Instance.State == Deleting:
+		s.held = s.Instance.Message
+	}
 }
 
 // deletionOrdered asks the hub's API server whether this very Machine is to be deleted. Neither a cache nor a

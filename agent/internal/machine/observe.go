@@ -41,6 +41,12 @@ type scope struct {
 	// updating: the driver has just updated the instance. updateProblem is why it could not.
 	updating      bool
 	updateProblem string
+	// nameConflict is why the instance cannot be made: an object of its name is somebody else's.
+	nameConflict string
+	// held is what keeps a deletion, for people.
+	held string
+	// heldByFinalizers: what keeps it are finalizers of others.
+	heldByFinalizers bool
 	// recheckAfter is when the driver wants to be asked again; 0 for never.
 	recheckAfter time.Duration
 }

@@ -5,6 +5,7 @@ package machine
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,13 @@ type Input struct {
 	// Updating: the driver has just been told to update the instance. UpdateProblem is why it could not.
 	Updating      bool
 	UpdateProblem string
-	Now           time.Time
+	// NameConflict is why no instance can be made; empty if nothing of its name is in the way.
+	NameConflict string
+	// Held is what keeps the deletion of the Machine; empty if nothing is known to.
+	Held string
+	// HeldByFinalizers: what keeps it are finalizers of others.
+	HeldByFinalizers bool
+	Now              time.Time
 }
 
 // startingTable is what Ready asks for until the Node is up.
@@ -103,6 +110,8 @@ func setPodRunning(status *v1alpha1.MachineStatus, in Input) bool {
 		Type: v1alpha1.MachinePodRunningCondition, Status: metav1.ConditionFalse, ObservedGeneration: in.Machine.Generation,
 	}
 	switch {
+	case in.NameConflict != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonNameConflict, in.NameConflict
 	case !in.InstanceKnown:
 		return keep(status, condition, in, sentence("the instance could not be looked at", in.Problem))
 	case in.Instance == nil && in.NodeConflict != "":
@@ -155,6 +164,9 @@ func setNodeReady(status *v1alpha1.MachineStatus, in Input) bool {
 }
 
 func readiness(node *corev1.Node) (status metav1.ConditionStatus, reason, message string) {
+	if !node.DeletionTimestamp.IsZero() {
+		return metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting, sentence("the node is being deleted", heldBy(node.Finalizers))
+	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue
@@ -185,9 +197,12 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 	if !in.Machine.DeletionTimestamp.IsZero() {
 		deleting := metav1.Condition{
 			Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting,
-			Message: "the machine is being deleted", ObservedGeneration: in.Machine.Generation,
+			Message: sentence("the machine is being deleted", in.Held), ObservedGeneration: in.Machine.Generation,
 		}
-		if in.Frozen {
+		if in.HeldByFinalizers {
+			deleting.Reason = v1alpha1.ReasonHeldByFinalizers
+		}
+		if in.Frozen && in.Held == "" {
 			deleting.Reason, deleting.Message = v1alpha1.ReasonAwaitingThaw, "the cluster is frozen: the deletion waits for the thaw"
 		}
 		return deleting
@@ -200,6 +215,14 @@ func readyOf(status v1alpha1.MachineStatus, in Input) metav1.Condition {
 		table = slices.Concat(table, []conditions.Part{{Type: v1alpha1.MachineHealthyCondition, Wanted: metav1.ConditionTrue}})
 	}
 	return conditions.Summarize(status.Conditions, table, in.Machine.Generation)
+}
+
+// heldBy names the finalizers that keep an object which is being deleted; empty without any.
+func heldBy(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return ""
+	}
+	return "it stays until others remove their finalizers: " + strings.Join(finalizers, ", ")
 }
 
 // up tells whether pod and Node are well.

@@ -24,6 +24,8 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 	case awaitsThaw(after) && !awaitsThaw(before):
 		// The user who deleted it sees nothing else happen.
 		return true
+	case heldByFinalizers(after) && !heldByFinalizers(before):
+		return true
 	case after.Phase == v1alpha1.MachineTerminating:
 		return false
 	case updating(after) && reasonOf(before, v1alpha1.MachineUpdatedCondition) != reasonOf(after, v1alpha1.MachineUpdatedCondition):
@@ -42,11 +44,20 @@ func Urgent(before, after v1alpha1.MachineStatus) bool {
 
 // newlyBlocked tells whether there is a cause, which was not there before, that a Machine cannot come up by itself.
 func newlyBlocked(before, after v1alpha1.MachineStatus) bool {
-	return podFails(after) && !podFails(before) || nodeConflict(after) && !nodeConflict(before)
+	return podFails(after) && !podFails(before) || nodeConflict(after) && !nodeConflict(before) ||
+		nameConflict(after) && !nameConflict(before)
+}
+
+func nameConflict(status v1alpha1.MachineStatus) bool {
+	return reasonOf(status, v1alpha1.MachinePodRunningCondition) == v1alpha1.ReasonNameConflict
 }
 
 func awaitsThaw(status v1alpha1.MachineStatus) bool {
 	return reasonOf(status, v1alpha1.ReadyCondition) == v1alpha1.ReasonAwaitingThaw
+}
+
+func heldByFinalizers(status v1alpha1.MachineStatus) bool {
+	return reasonOf(status, v1alpha1.ReadyCondition) == v1alpha1.ReasonHeldByFinalizers
 }
 
 func nodeConflict(status v1alpha1.MachineStatus) bool {

@@ -1,0 +1,55 @@
+package hollow
+
+import (
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// A Secret or pod that somebody else made under a Machine's name keeps the Machine from being made, and not from being deleted.
+func TestAForeignObjectOfAMachinesNameIsNamedAndLeft(t *testing.T) {
+	for name, object := range map[string]client.Object{
+		"secret": &corev1.Secret{Data: map[string][]byte{"password": []byte("x")}},
+		"pod":    &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, b := NewWithT(t), newBed(t)
+			object.SetNamespace(b.namespace)
+			object.SetName("victim")
+			g.Eventually(func() error { return b.client.Create(t.Context(), object) }).Should(Succeed())
+			before := object.DeepCopyObject()
+			_, err := b.Create(t.Context(), b.request("victim"))
+			var conflict *driver.NameConflictError
+			g.Expect(errors.As(err, &conflict)).To(BeTrue(), "%v", err)
+			g.Expect(conflict.Problem).To(And(ContainSubstring(b.namespace+"/victim"), ContainSubstring("that no agent made")))
+
+			g.Expect(b.Delete(t.Context(), b.request("victim").Machine)).To(Succeed())
+			_, err = b.Get(t.Context(), b.request("victim"))
+			g.Expect(err).To(MatchError(driver.ErrNotFound), "there is nothing of the Machine")
+			g.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			g.Expect(object.GetUID()).To(Equal(before.(client.Object).GetUID()))
+			g.Expect(object.GetDeletionTimestamp()).To(BeNil())
+			g.Expect(object.GetLabels()).NotTo(HaveKey(v1alpha1.ClusterNameLabel))
+		})
+	}
+}
+
+// A label that somebody has changed makes nothing foreign: the Machine must not go and leave its pod behind.
+func TestAnOwnObjectWithoutItsLabelIsNotLeftBehind(t *testing.T) {
+	g, b := NewWithT(t), newBed(t)
+	_, err := b.Create(t.Context(), b.request("m1"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, object := range []client.Object{b.pod(g, "m1"), b.secret(g, "m1")} {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))
+		g.Expect(b.client.Patch(t.Context(), object, patch)).To(Succeed())
+		g.Expect(b.Delete(t.Context(), b.request("m1").Machine)).To(MatchError(ContainSubstring("is not of cluster")))
+		g.Expect(b.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"`+v1alpha1.ClusterNameLabel+`":"c1"}}}`)))).To(Succeed())
+	}
+}

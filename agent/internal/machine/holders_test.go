@@ -1,0 +1,137 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/driver"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const keeper = "example.com/keep"
+
+// hold puts the finalizer of another owner on an object until the test ends.
+func (b *bed) hold(object client.Object) {
+	b.t.Helper()
+	patch := func(finalizers string) error {
+		return b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))
+	}
+	own := ""
+	for _, finalizer := range object.GetFinalizers() {
+		own += `"` + finalizer + `",`
+	}
+	b.Expect(patch(`[` + own + `"` + keeper + `"]`)).To(Succeed())
+}
+
+func (b *bed) release(object client.Object) {
+	b.t.Helper()
+	b.Expect(client.IgnoreNotFound(b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+}
+
+func TestADeletionNamesWhoHoldsIt(t *testing.T) {
+	t.Run("should not be Running or Ready when only a finalizer of another is left on the machine", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("held-machine")
+		node := b.ready(machine)
+		b.hold(machine)
+		b.delete(machine)
+		defer b.release(machine)
+		for range 3 {
+			b.reconcile(machine)
+		}
+		b.read(machine)
+		b.Expect(b.gone(node)).To(BeTrue(), "pod and Node are gone")
+		b.Expect(machine.Finalizers).To(Equal([]string{keeper}))
+		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineTerminating))
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHeldByFinalizers))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound))
+		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
+		b.writes()
+		b.reconcile(machine)
+		b.Expect(b.writes()).To(BeEmpty(), "it is said once")
+	})
+	t.Run("should say so also when the agent's finalizer was taken away by hand, and not that pod and Node are gone", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("held-by-hand")
+		b.ready(machine)
+		machine.Finalizers = nil
+		b.hold(machine)
+		b.delete(machine)
+		defer b.release(machine)
+		b.reconcile(machine)
+		b.read(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHeldByFinalizers))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionTrue, v1alpha1.ReasonPodRunning))
+		b.Expect(b.instances()).To(HaveLen(1), "what the agent may no longer touch stays")
+	})
+	t.Run("should name the finalizers of the Node", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("held-node")
+		node := b.ready(machine)
+		b.hold(node)
+		defer b.release(node)
+		b.delete(machine)
+		for range 3 {
+			b.reconcile(machine)
+		}
+		b.read(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHeldByFinalizers))
+		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(And(ContainSubstring("Node held-node"), ContainSubstring(keeper)))
+		b.Expect(machine).To(haveCondition(v1alpha1.MachineNodeReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting))
+		b.release(node)
+		b.reconcile(machine)
+		b.Expect(b.gone(machine)).To(BeTrue(), "it goes on when the holder has let go")
+	})
+	t.Run("should not be Ready while its Node is being deleted by another", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("held-live")
+		node := b.ready(machine)
+		b.hold(node)
+		defer b.release(node)
+		b.Expect(b.admin.Delete(t.Context(), node)).To(Succeed())
+		b.reconcile(machine)
+		b.read(machine)
+		b.Expect(machine).To(haveCondition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeDeleting))
+		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring(keeper))
+	})
+	t.Run("should say which error keeps it", func(t *testing.T) {
+		b := newBed(t)
+		machine := b.create("held-error")
+		b.ready(machine)
+		b.delete(machine)
+		for range 2 {
+			b.driver.Fail("Delete", errors.New("no space left on device"))
+			_, _ = b.tryReconcile(machine)
+			b.clock.Step(DefaultStallAfter)
+		}
+		b.read(machine)
+		b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("no space left on device"))
+	})
+}
+
+func TestANameThatIsTakenIsSaidAtOnceAndIsNoError(t *testing.T) {
+	b := newBed(t)
+	machine := b.create("taken")
+	conflict := &driver.NameConflictError{Problem: "a secret named host/taken exists that no agent made", Foreign: true}
+	b.driver.Fail("Create", conflict)
+	result, err := b.tryReconcile(machine)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", conflictRecheck)))
+	b.read(machine)
+	b.Expect(machine).To(haveCondition(v1alpha1.MachinePodRunningCondition, metav1.ConditionFalse, v1alpha1.ReasonNameConflict))
+	b.Expect(b.message(machine, v1alpha1.ReadyCondition)).To(ContainSubstring("exists that no agent made"))
+	b.reconcile(machine)
+	b.Expect(b.instances()).To(HaveLen(1), "it goes on when the name is free")
+}
+
+func (b *bed) message(machine *v1alpha1.Machine, conditionType string) string {
+	b.t.Helper()
+	condition := meta.FindStatusCondition(machine.Status.Conditions, conditionType)
+	b.Expect(condition).NotTo(BeNil(), conditionType)
+	return condition.Message
+}
