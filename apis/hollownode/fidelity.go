@@ -27,6 +27,21 @@ const (
 	MaxRate = 10000
 )
 
+// ProfileAnnotation of the pod of a hollow-node names its profile: Fast, Realistic, or Custom for any other Fidelity. Nothing follows
+// from it: load tests tell it.
+const ProfileAnnotation = "hollowfleet.io/profile"
+
+// ProfileName names the profile of a Configuration's Fidelity.
+func ProfileName(fidelity *Fidelity) string {
+	switch {
+	case fidelity == nil || *fidelity == Fast():
+		return "Fast"
+	case *fidelity == Realistic():
+		return "Realistic"
+	}
+	return "Custom"
+}
+
 // Fidelity is how near pods and kubelet come to those of a real node. A hollow-node has no defaults for single fields
 // of it: they are all what the file says, which follow from the agent's Fast or Realistic.
 type Fidelity struct {

@@ -146,6 +146,9 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Unready []LoadUnready `json:"unready,omitempty"`
+	// environment is what the run was made on: versions, Nodes and the agent's machine. Written when the steps begin.
+	// +optional
+	Environment *LoadEnvironment `json:"environment,omitempty"`
 	// simulator is how the simulator itself was during the run.
 	// +optional
 	Simulator *LoadSimulator `json:"simulator,omitempty"`

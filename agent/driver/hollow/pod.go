@@ -43,6 +43,8 @@ func renderPod(cluster, namespace, machine, image string, d desired) *corev1.Pod
 			Annotations: map[string]string{
 				configurationHashAnnotation: d.configurationHash,
 				registrationHashAnnotation:  d.registrationHash,
+				// Not in a hash: pods that were made without it are not replaced.
+				hollownode.ProfileAnnotation: hollownode.ProfileName(d.configuration.Fidelity),
 			},
 		},
 		Spec: corev1.PodSpec{

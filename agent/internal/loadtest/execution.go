@@ -39,12 +39,13 @@ type execution struct {
 
 	simulator *simulator
 
-	mu         sync.Mutex
-	phase      v1alpha1.LoadTestRunPhase
-	start, ask time.Time
-	finish     time.Time
-	failure    string
-	notes      []string
+	mu          sync.Mutex
+	environment *v1alpha1.LoadEnvironment
+	phase       v1alpha1.LoadTestRunPhase
+	start, ask  time.Time
+	finish      time.Time
+	failure     string
+	notes       []string
 }
 
 // execute begins to carry a run out, until ctx ends.
@@ -92,6 +93,7 @@ func (x *execution) do(ctx context.Context) error {
 		}
 		return err
 	}
+	environment := x.readEnvironment(ctx)
 	server, err := x.awaitStart(ctx)
 	if err != nil {
 		return err
@@ -99,6 +101,7 @@ func (x *execution) do(ctx context.Context) error {
 	measured, stop := context.WithCancel(ctx)
 	defer stop()
 	x.mu.Lock()
+	x.environment = environment
 	x.phase, x.start = v1alpha1.LoadTestRunning, x.deps.Clock.Now()
 	x.mu.Unlock()
 	x.engine.recorder.begin(x.start)

@@ -112,6 +112,7 @@ func summary(status *v1alpha1.LoadTestRunStatus) string {
 func (x *execution) report(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, full bool) error {
 	x.mu.Lock()
 	phase, start := x.phase, x.start
+	status.Environment = cmp.Or(x.environment, status.Environment)
 	x.mu.Unlock()
 	status.Progress = x.engine.progress()
 	if !start.IsZero() && status.StartTime == nil {

@@ -77,7 +77,7 @@ func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
 		And(HaveField("Verb", "POST"), HaveField("Resource", "pods"), HaveField("Quantile", v1alpha1.LoadP99)), HaveField("MaxPercent", HaveValue(BeEquivalentTo(1)))))
 	f.Expect(spec.Disruption.Faults).To(ConsistOf(HaveField("Type", disrupt.Kill)))
 	f.Expect(f.succeeds("loadtest list")).To(ContainSubstring(f.name))
-	f.fails(4, "already exists", "loadtest run density --no-wait --name NAME")
+	f.fails(4, "exists already: set another name with --name, or delete that one: kubectl delete loadtest "+f.name, "loadtest run density --wait=false --name NAME")
 	f.Expect(f.succeeds("loadtest stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
 	f.Expect(f.succeeds("loadtest stop NAME")).To(ContainSubstring("stopped"))
@@ -85,7 +85,7 @@ func TestALoadTestIsMadeOfFlagsFollowedListedAndStopped(t *testing.T) {
 	f.hubTests(passed())
 	f.Eventually(func() v1alpha1.LoadTestPhase { return f.loadTest().Status.Phase }).Should(Equal(v1alpha1.LoadTestPhaseCompleted))
 	f.fails(4, "is over", "loadtest stop NAME")
-	f.fails(3, "not found", "loadtest stop no-such-test")
+	f.fails(3, "loadtest no-such-test does not exist: see kubectl hollow loadtest list", "loadtest stop no-such-test")
 	f.Expect(f.completes("loadtest stop", "")).To(ContainElement(f.name))
 	f.Expect(f.completes("loadtest run", "")).To(ContainElements("api-mix", "density", "node-churn", "pod-startup"))
 }
@@ -135,7 +135,7 @@ func TestFollowingALoadTestPrintsResultsAndHasAnExitCode(t *testing.T) {
 		"passed":     {passed(), 0, "met: PodReady P99 1.23s, at most 5s\nPassed: 2 of 2", ""},
 		"missed":     {missed, 5, "not met: PodReady P99 1.23s, not 5s", "the verdict is Failed: PodReady P99"},
 		"in part":    {failed, 1, "Failed: 2 of 2", "west: left out, because it is frozen"},
-		"invalid":    {invalid, 1, "Invalid: ", "the simulator was the bottleneck"},
+		"invalid":    {invalid, 1, "Invalid: ", "says nothing about them"},
 		"not at all": {never, 1, "Failed: no accepted", "was not carried out"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func (f *fixture) pause(d time.Duration) bool {
 
 func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 	f := newFixture(t)
-	f.stops(5, "The load test goes on. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
+	f.stops(5, "The load test continues. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop "+f.name, "loadtest run density --name NAME --timeout 1s")
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
 	f = newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -203,8 +203,19 @@ func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 	}()
 	r := f.hollowOn(ctx, io.Discard, "loadtest run density --name NAME")
 	f.Expect(r.code).To(Equal(130))
-	f.Expect(r.errOut).To(ContainSubstring("The load test goes on"))
+	f.Expect(r.errOut).To(ContainSubstring("The load test continues"))
 	f.Expect(f.loadTest().Spec.Stopped).To(BeFalse())
+}
+
+func TestATestThatIsDeletedWhileItIsFollowedDoesNotContinue(t *testing.T) {
+	f := newFixture(t)
+	go func() {
+		f.whenMade()
+		f.Expect(f.client.Delete(t.Context(), f.loadTest())).To(Succeed())
+	}()
+	r := f.hollow("loadtest run density --name NAME")
+	f.Expect(r.code).To(Equal(3))
+	f.Expect(r.errOut).To(And(ContainSubstring("loadtest "+f.name+" was deleted: the agents remove what its runs made"), Not(ContainSubstring("continues"))))
 }
 
 func TestEachClusterHasALineOrABar(t *testing.T) {
@@ -234,7 +245,7 @@ func TestEachClusterHasALineOrABar(t *testing.T) {
 	}
 }
 
-func TestAReportIsWrittenComparedAndImported(t *testing.T) {
+func TestAReportIsWrittenAndCompared(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("loadtest run density --name NAME --no-wait")
 	measured := loadtest.Measurements{}
@@ -242,7 +253,9 @@ func TestAReportIsWrittenComparedAndImported(t *testing.T) {
 	histograms, _, err := measured.Encode()
 	f.Expect(err).NotTo(HaveOccurred())
 	cluster := hubtest.Cluster(t, f.client).Name
-	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Histograms: histograms})
+	f.loadRun(cluster, v1alpha1.LoadTestRunStatus{Phase: v1alpha1.LoadTestRunning, Histograms: histograms, Environment: &v1alpha1.LoadEnvironment{
+		KubernetesVersion: "v1.37.1", Nodes: 4, Processors: 2, Processor: "Some CPU", Profiles: []v1alpha1.LoadNodeCount{{Value: "Fast", Nodes: 4}},
+	}})
 	f.Expect(f.succeeds("loadtest report NAME")).To(And(ContainSubstring("It is partial"), MatchRegexp(`PodReady +10 +2s`), ContainSubstring(cluster+": Running")), "what is there so far is merged")
 	f.hubTests(passed())
 	f.Eventually(func() v1alpha1.LoadTestPhase { return f.loadTest().Status.Phase }).Should(Equal(v1alpha1.LoadTestPhaseCompleted))
@@ -261,11 +274,19 @@ func TestAReportIsWrittenComparedAndImported(t *testing.T) {
 	f.Expect(f.succeeds("loadtest compare NAME --tolerance 30% --baseline " + faster)).To(ContainSubstring("+23.4%"))
 	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME -o json --baseline "+faster)).To(MatchJSON(`{"name": "` + f.name + `", "baseline": "` + f.name + `",
 		"tolerancePercent": 10, "regressions": 1, "measurements": [{"measurement": "PodReady", "p50Before": "1s", "p50": "1.234s", "p99Before": "1s", "p99": "1.234s", "result": "regression"}]}`))
+	realistic := filepath.Join(dir, "realistic")
+	f.Expect(os.WriteFile(realistic, []byte(strings.ReplaceAll(strings.ReplaceAll(string(baseline), "1.234s", "1s"), `"Fast"`, `"Realistic"`)), 0o600)).To(Succeed())
+	r := f.hollow("loadtest compare NAME --baseline " + realistic)
+	f.Expect(r.code).To(Equal(4))
+	f.Expect(r.out).To(And(ContainSubstring("not comparable"), Not(ContainSubstring("regression"))))
+	f.Expect(r.errOut).To(And(ContainSubstring("different: profile: Realistic in "+f.name+", Fast in "+f.name), ContainSubstring("set --allow-different profile")))
+	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME --allow-different profile --baseline "+realistic)).To(ContainSubstring("regression"))
+	f.fails(2, "want one of load, clusters, versions", "loadtest compare NAME --allow-different all --baseline "+realistic)
 	f.fails(2, "want text or json", "loadtest compare NAME -o html --baseline "+faster)
 	f.fails(2, "want --baseline", "loadtest compare NAME")
 	f.fails(2, "is no report", "loadtest compare NAME --baseline "+filepath.Join(dir, "junit"))
 	f.fails(2, "want a percentage", "loadtest compare NAME --tolerance some --baseline "+faster)
-	f.fails(3, "not found", "loadtest report no-such-test")
+	f.fails(3, "loadtest no-such-test does not exist: see kubectl hollow loadtest list", "loadtest report no-such-test")
 	f.fails(2, "want one of text, html, json, junit", "loadtest report NAME -o pdf")
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ const leastDifferenceByObject = 1500 * time.Millisecond
 
 type compareOptions struct {
 	baseline, tolerance, format string
+	allowed                     []string
 	percent                     float64
 }
 
@@ -35,10 +37,18 @@ func newCompare(hub *cmdutil.Hub) *cobra.Command {
 		Use: "compare NAME --baseline FILE", Short: "Compare what a LoadTest has measured with an earlier one",
 		Long: `Compare the p50 and p99 that a LoadTest has measured over all clusters with those of an earlier one, of which report -o json has
 written a file. One that is longer by more than --tolerance, and by more than 10ms, is a regression; for PodReadyByObject, whose times
-are whole seconds, by more than 1s. The exit code is 5 then, and also if something was measured in the baseline only. APIServerRequest
-is shown and not judged, because it is known by the bounds of buckets only.`,
+are whole seconds, by more than 1s. The exit code is 5 then, and also if something was measured in the baseline only, or a larger part
+had not ended, such as pods that were never Ready. APIServerRequest is shown and not judged, because it is known by the bounds of
+buckets only, and APIRequestFailed because the number counts there.
+
+Measurements can be compared if they were made by the same load, in as many clusters, with the same versions, number of Nodes, profile
+of hollow nodes and machine, and are valid and complete. If not, the differences are named, nothing is judged, and the exit code is 4.
+--allow-different judges nevertheless where you know that a difference is what you want to measure.`,
 		Example: `  kubectl hollow loadtest report monday -o json --file baseline.json
-  kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%`,
+  kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%
+
+  # What an upgrade has changed
+  kubectl hollow loadtest compare after --baseline before.json --allow-different versions`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
 			percent, err := strconv.ParseFloat(strings.TrimSuffix(o.tolerance, "%"), 64)
@@ -51,12 +61,18 @@ is shown and not judged, because it is known by the bounds of buckets only.`,
 			if o.format != string(asText) && o.format != string(asJSON) {
 				return cmdutil.Usage("-o: want text or json, got %q", o.format)
 			}
+			for _, one := range o.allowed {
+				if !slices.Contains(properties, property(one)) {
+					return cmdutil.Usage("--allow-different: want one of %s, got %q", join(properties), one)
+				}
+			}
 			o.percent = percent
 			return o.run(command.Context(), hub, args[0])
 		},
 	}
 	command.Flags().StringVar(&o.baseline, "baseline", "", "file that report -o json has written of an earlier test")
 	command.Flags().StringVar(&o.tolerance, "tolerance", o.tolerance, "how much longer a time may be")
+	command.Flags().StringSliceVar(&o.allowed, "allow-different", nil, "in what the two tests may differ: "+join(properties))
 	command.Flags().StringVarP(&o.format, "output", "o", string(asText), "output format: text or json")
 	return command
 }
@@ -82,7 +98,16 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 		return err
 	}
 	c := compare(before.Results, now.Results, o.percent)
-	c.Name, c.Baseline = now.Name, before.Name
+	c.Name, c.Baseline, c.Differences = now.Name, before.Name, differences(before, now)
+	var refused []string
+	for _, one := range c.Differences {
+		if !slices.Contains(o.allowed, string(one.Property)) {
+			refused = append(refused, string(one.Property))
+		}
+	}
+	if len(refused) > 0 {
+		c.refuse()
+	}
 	telling := hub
 	if o.format == string(asJSON) {
 		aside := *hub
@@ -96,10 +121,11 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 	if err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	for _, one := range []*report{before, now} {
-		if one.Partial || one.Verdict == v1alpha1.LoadInvalid {
-			hub.Note("The comparison is of little worth: %s is partial or invalid.", one.Name)
-		}
+	for _, one := range c.Differences {
+		hub.Note("different: %s: %s in %s, %s in %s", one.Property, one.Before, before.Name, one.Now, now.Name)
+	}
+	if len(refused) > 0 {
+		return cmdutil.Refusal("%s and %s cannot be compared, because they differ: make them alike, or set --allow-different %s", before.Name, now.Name, strings.Join(refused, ","))
 	}
 	if c.Regressions > 0 {
 		return cmdutil.Timeout("%d measurements are longer than in %s by more than %g%%, or missing", c.Regressions, before.Name, o.percent)
@@ -117,6 +143,8 @@ const (
 	isMissing, isNew result = "missing", "new"
 	// isNotJudged is what the API server counts itself: it is known by the bounds of its buckets, of which the next is twice as long.
 	isNotJudged result = "not judged"
+	// isIncomparable is anything in tests that differ.
+	isIncomparable result = "not comparable"
 )
 
 // compared is one measurement before and now; nil where it was not measured.
@@ -124,20 +152,27 @@ type compared struct {
 	Measurement v1alpha1.LoadMeasurement `json:"measurement"`
 	Verb        string                   `json:"verb,omitempty"`
 	Resource    string                   `json:"resource,omitempty"`
-	P50Before   *metav1.Duration         `json:"p50Before,omitempty"`
-	P50         *metav1.Duration         `json:"p50,omitempty"`
-	P99Before   *metav1.Duration         `json:"p99Before,omitempty"`
-	P99         *metav1.Duration         `json:"p99,omitempty"`
-	Result      result                   `json:"result"`
+	// RequestScope is that of APIServerRequest.
+	RequestScope string `json:"requestScope,omitempty"`
+	// UnfinishedBefore and Unfinished are how many had not ended: the times are lower bounds then.
+	UnfinishedBefore int64            `json:"unfinishedBefore,omitempty"`
+	Unfinished       int64            `json:"unfinished,omitempty"`
+	P50Before        *metav1.Duration `json:"p50Before,omitempty"`
+	P50              *metav1.Duration `json:"p50,omitempty"`
+	P99Before        *metav1.Duration `json:"p99Before,omitempty"`
+	P99              *metav1.Duration `json:"p99,omitempty"`
+	Result           result           `json:"result"`
 }
 
 // comparison is what -o json prints.
 type comparison struct {
-	Name        string     `json:"name"`
-	Baseline    string     `json:"baseline"`
-	Tolerance   float64    `json:"tolerancePercent"`
-	Regressions int        `json:"regressions"`
-	Rows        []compared `json:"measurements"`
+	Name        string  `json:"name"`
+	Baseline    string  `json:"baseline"`
+	Tolerance   float64 `json:"tolerancePercent"`
+	Regressions int     `json:"regressions"`
+	// Differences are what keeps the tests from being compared.
+	Differences []difference `json:"differences,omitempty"`
+	Rows        []compared   `json:"measurements"`
 }
 
 // compare has a row for each that was measured before or now.
@@ -151,21 +186,22 @@ func compare(before, now []v1alpha1.LoadTestResult, percent float64) *comparison
 		old := &before[i]
 		found := known[keyOf(&old.LoadLatency)]
 		delete(known, keyOf(&old.LoadLatency))
-		judged := old.Measurement != v1alpha1.LoadAPIServerRequest
+		judged := old.Measurement != v1alpha1.LoadAPIServerRequest && old.Measurement != v1alpha1.LoadAPIRequestFailed
 		if found == nil && !judged {
 			continue
 		}
-		row := compared{Measurement: old.Measurement, Verb: old.Verb, Resource: old.Resource, P50Before: &old.P50, P99Before: &old.P99, Result: isOK}
+		row := comparedOf(old)
+		row.P50Before, row.P99Before, row.UnfinishedBefore, row.Result = &old.P50, &old.P99, old.Unfinished, isOK
 		switch {
 		case found == nil:
 			row.Result = isMissing
 		case !judged:
 			row.Result = isNotJudged
-		case longer(old.Measurement, old.P50, found.P50, percent) || longer(old.Measurement, old.P99, found.P99, percent):
+		case found.Unfinished*old.Count > old.Unfinished*found.Count, longer(old.Measurement, old.P50, found.P50, percent), longer(old.Measurement, old.P99, found.P99, percent):
 			row.Result = isRegression
 		}
 		if found != nil {
-			row.P50, row.P99 = &found.P50, &found.P99
+			row.P50, row.P99, row.Unfinished = &found.P50, &found.P99, found.Unfinished
 		}
 		if row.Result == isMissing || row.Result == isRegression {
 			c.Regressions++
@@ -174,10 +210,24 @@ func compare(before, now []v1alpha1.LoadTestResult, percent float64) *comparison
 	}
 	for i := range now {
 		if one := &now[i]; known[keyOf(&one.LoadLatency)] != nil {
-			c.Rows = append(c.Rows, compared{Measurement: one.Measurement, Verb: one.Verb, Resource: one.Resource, P50: &one.P50, P99: &one.P99, Result: isNew})
+			row := comparedOf(one)
+			row.P50, row.P99, row.Unfinished, row.Result = &one.P50, &one.P99, one.Unfinished, isNew
+			c.Rows = append(c.Rows, row)
 		}
 	}
 	return c
+}
+
+func comparedOf(l *v1alpha1.LoadTestResult) compared {
+	return compared{Measurement: l.Measurement, Verb: l.Verb, Resource: l.Resource, RequestScope: l.RequestScope}
+}
+
+// refuse judges nothing.
+func (c *comparison) refuse() {
+	c.Regressions = 0
+	for i := range c.Rows {
+		c.Rows[i].Result = isIncomparable
+	}
 }
 
 func (c *comparison) table() *metav1.Table {
@@ -186,19 +236,19 @@ func (c *comparison) table() *metav1.Table {
 	table.ColumnDefinitions[3].Name, table.ColumnDefinitions[6].Name = "P50 delta", "P99 delta"
 	for i := range c.Rows {
 		row := &c.Rows[i]
-		name := loadtest.Key{Measurement: row.Measurement, Verb: row.Verb, Resource: row.Resource}.String()
+		name := loadtest.Key{Measurement: row.Measurement, Verb: row.Verb, Resource: row.Resource, Scope: row.RequestScope}.String()
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			name, cell(row.P50Before), cell(row.P50), delta(row.P50Before, row.P50), cell(row.P99Before), cell(row.P99), delta(row.P99Before, row.P99), string(row.Result),
+			name, row.cell(row.P50Before, row.UnfinishedBefore), row.cell(row.P50, row.Unfinished), delta(row.P50Before, row.P50), row.cell(row.P99Before, row.UnfinishedBefore), row.cell(row.P99, row.Unfinished), delta(row.P99Before, row.P99), string(row.Result),
 		}})
 	}
 	return table
 }
 
-func cell(d *metav1.Duration) string {
+func (r *compared) cell(d *metav1.Duration, unfinished int64) string {
 	if d == nil {
 		return "-"
 	}
-	return short(*d)
+	return timeOf(&v1alpha1.LoadLatency{Bounds: r.Measurement == v1alpha1.LoadAPIServerRequest, Unfinished: unfinished}, *d)
 }
 
 func longer(measurement v1alpha1.LoadMeasurement, before, now metav1.Duration, percent float64) bool {

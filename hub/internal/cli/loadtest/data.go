@@ -42,6 +42,13 @@ type report struct {
 	Failures  []v1alpha1.LoadTestFailure     `json:"failures,omitempty"`
 	Runs      []clusterReport                `json:"runs,omitempty"`
 	Faults    []fault                        `json:"faults,omitempty"`
+	// Missed is how many clusters do not meet a threshold of scope EachCluster, and Unready why pods were never Ready.
+	Missed  int32                  `json:"missed,omitempty"`
+	Unready []v1alpha1.LoadUnready `json:"unready,omitempty"`
+	// Preset and Load are what was asked for, and Disruption which Nodes were to fail.
+	Preset     *v1alpha1.LoadPreset `json:"preset,omitempty"`
+	Load       *v1alpha1.Load       `json:"load,omitempty"`
+	Disruption *v1alpha1.Disruption `json:"disruption,omitempty"`
 	// FaultsOmitted is how many more faults there were.
 	FaultsOmitted int `json:"faultsOmitted,omitempty"`
 	// PerfData has the results in the form of clusterloader2.
@@ -63,6 +70,13 @@ type clusterReport struct {
 	Series    []v1alpha1.LoadSeries          `json:"series,omitempty"`
 	Errors    []v1alpha1.LoadError           `json:"errors,omitempty"`
 	Simulator *v1alpha1.LoadSimulator        `json:"simulator,omitempty"`
+	// TargetQPS is the highest rate that a step asks for, and AchievedQPS the mean one of the whole run, pauses and waits included.
+	TargetQPS   int32   `json:"targetQPS,omitempty"`
+	AchievedQPS float64 `json:"achievedQPS,omitempty"`
+	// Shortfalls say what of the load was not done.
+	Shortfalls  []string                  `json:"shortfalls,omitempty"`
+	Unready     []v1alpha1.LoadUnready    `json:"unready,omitempty"`
+	Environment *v1alpha1.LoadEnvironment `json:"environment,omitempty"`
 	// Notes say what could not be measured.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -120,6 +134,7 @@ func reportOf(test *v1alpha1.LoadTest) *report {
 	return &report{
 		Name: test.Name, Phase: s.Phase, Verdict: s.Verdict, Message: s.Message, StartTime: s.StartTime, EndTime: s.EndTime, Clusters: s.Clusters, Completed: s.Completed,
 		Failed: s.Failed, Invalid: s.Invalid, Partial: s.Partial, Progress: s.Progress, Threshold: s.Thresholds, Results: s.Results, Failures: s.Failures,
+		Missed: s.Missed, Unready: s.Unready, Preset: test.Spec.Preset, Load: test.Spec.Load, Disruption: test.Spec.Disruption,
 	}
 }
 
@@ -129,6 +144,7 @@ func clusterOf(run *v1alpha1.LoadTestRun, failures []v1alpha1.LoadTestFailure) c
 	one := clusterReport{
 		Cluster: run.Namespace, Phase: s.Phase, Verdict: s.Verdict, Failure: s.Failure, Invalid: s.Invalid, StartTime: s.StartTime, EndTime: s.EndTime,
 		Progress: s.Progress, Threshold: s.Thresholds, Series: s.Series, Errors: s.Errors, Simulator: s.Simulator, Notes: s.Notes,
+		Shortfalls: s.Shortfalls, Unready: s.Unready, Environment: s.Environment, TargetQPS: targetQPS(&run.Spec.Load), AchievedQPS: achievedQPS(s),
 	}
 	for _, failure := range failures {
 		if failure.Cluster == run.Namespace {

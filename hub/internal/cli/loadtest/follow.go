@@ -31,8 +31,11 @@ func follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1a
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := watch(bounded, hub, c, test)
+	if cmdutil.Code(err) == cmdutil.Missing {
+		return cmdutil.NotFound("loadtest %s was deleted: the agents remove what its runs made", test.Name)
+	}
 	if err != nil {
-		hub.Note("The load test goes on. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop %s", test.Name)
+		hub.Note("The load test continues. To see how far it is: kubectl hollow loadtest list. To end it: kubectl hollow loadtest stop %s", test.Name)
 		return fmt.Errorf("following the load test: %w", err)
 	}
 	if err := printResults(hub, test); err != nil {
@@ -127,6 +130,12 @@ func counts(p *v1alpha1.LoadProgress) string {
 	if p.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", p.Failed)
 	}
+	if p.Delayed > 0 {
+		text += fmt.Sprintf(", %d waited for a slot", p.Delayed)
+	}
+	if p.Skipped > 0 {
+		text += fmt.Sprintf(", %d had no object", p.Skipped)
+	}
 	if p.PodsCreated > 0 {
 		text += fmt.Sprintf(", %d of %d pods have been Ready", p.PodsReady, p.PodsCreated)
 	}
@@ -204,12 +213,11 @@ func printResults(hub *cmdutil.Hub, test *v1alpha1.LoadTest) error {
 			return fmt.Errorf("printing: %w", err)
 		}
 	}
-	for i := range s.Thresholds {
-		met := "met"
-		if !s.Thresholds[i].Met {
-			met = "not met"
-		}
-		hub.Say("%s: %s", met, loadtest.Describe(&s.Thresholds[i]))
+	for _, line := range thresholdLines(s.Thresholds, s.Clusters) {
+		hub.Say("%s", line)
+	}
+	for _, line := range unreadyLines(s.Unready) {
+		hub.Say("%s", line)
 	}
 	for _, failure := range s.Failures {
 		hub.Note("%s: %s", failure.Cluster, failure.Message)
@@ -223,7 +231,8 @@ func resultTable(results []v1alpha1.LoadTestResult) *metav1.Table {
 	for i := range results {
 		one := &results[i]
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			nameOfLatency(&one.LoadLatency), one.Count, short(one.P50), short(one.P90), short(one.P99), short(one.Max), cmp.Or(one.WorstCluster, "-"), short(one.WorstP99),
+			nameOfLatency(&one.LoadLatency), countText(&one.LoadLatency), timeOf(&one.LoadLatency, one.P50), timeOf(&one.LoadLatency, one.P90), timeOf(&one.LoadLatency, one.P99),
+			timeOf(&one.LoadLatency, one.Max), cmp.Or(one.WorstCluster, "-"), timeOf(&one.LoadLatency, one.WorstP99),
 		}})
 	}
 	return table

@@ -7,7 +7,10 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
@@ -23,11 +26,25 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"short": short, "time": timeText, "met": metText,
-	"name":   func(l v1alpha1.LoadLatency) string { return nameOfLatency(&l) },
-	"limit":  func(result v1alpha1.LoadThresholdResult) string { return limitOf(&result) },
-	"counts": func(p v1alpha1.LoadProgress) string { return counts(&p) },
-	"or":     func(a, b any) string { return cmp.Or(fmt.Sprint(a), fmt.Sprint(b)) },
+	"name":     func(l v1alpha1.LoadLatency) string { return nameOfLatency(&l) },
+	"missed":   func(result v1alpha1.LoadThresholdResult) string { return missedText(&result, 0) },
+	"limit":    func(result v1alpha1.LoadThresholdResult) string { return limitOf(&result) },
+	"at":       func(l v1alpha1.LoadLatency, d metav1.Duration) string { return signs.Replace(timeOf(&l, d)) },
+	"count":    func(l v1alpha1.LoadLatency) string { return countText(&l) },
+	"measured": func(r v1alpha1.LoadThresholdResult) string { return signs.Replace(measuredText(&r)) },
+	"remarks":  func(r clusterReport) []string { return r.remarks() },
+	"machine":  machineText,
+	"counts":   func(p v1alpha1.LoadProgress) string { return counts(&p) },
+	"or":       func(a, b any) string { return cmp.Or(fmt.Sprint(a), fmt.Sprint(b)) },
 }).Parse(pageText))
+
+// signs are those of a page in place of those of a terminal.
+var signs = strings.NewReplacer("> longest", "> longest", ">", "≥ ", "<", "≤ ")
+
+// measuredText is the time that a threshold limits.
+func measuredText(r *v1alpha1.LoadThresholdResult) string {
+	return timeOf(&v1alpha1.LoadLatency{Bounds: r.Measurement == v1alpha1.LoadAPIServerRequest, Unfinished: r.Unfinished}, *r.Measured)
+}
 
 // htmlPage is what the page shows.
 type htmlPage struct {
@@ -59,6 +76,14 @@ func (p htmlPage) VerdictClass() string {
 		return "warn"
 	}
 	return "soft"
+}
+
+// EnvironmentLines say what the runs were made on.
+func (p htmlPage) EnvironmentLines() []string { return p.environmentLines() }
+
+// InDoubt tells whether the simulator may have been the bottleneck somewhere.
+func (p htmlPage) InDoubt() bool {
+	return slices.ContainsFunc(p.Runs, func(run clusterReport) bool { return run.Simulator != nil && len(run.Simulator.Doubts) > 0 })
 }
 
 // FailuresOmitted is how many clusters have failed that the hub does not name.
@@ -196,7 +221,7 @@ func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCe
 		shade += (most - least) * float64(found.P99.Duration-shortest) / float64(longest-shortest)
 	}
 	return heatCell{
-		Text: short(found.P99), Title: fmt.Sprintf("%d measurements, p50 %s, p90 %s, p99 %s", found.Count, short(found.P50), short(found.P90), short(found.P99)),
+		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%d measurements, p50 %s, p90 %s, p99 %s", found.Count, short(found.P50), short(found.P90), short(found.P99)),
 		Style: template.CSS(fmt.Sprintf("background:rgba(235,104,52,%.2f)", shade)), //nolint:gosec // A number.
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,7 +92,11 @@ a disruption of the test let fail are restored. To remove the test with all that
 // get reads a LoadTest.
 func get(ctx context.Context, c client.Client, name string) (*v1alpha1.LoadTest, error) {
 	test := &v1alpha1.LoadTest{}
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, test); err != nil {
+	err := c.Get(ctx, client.ObjectKey{Name: name}, test)
+	if apierrors.IsNotFound(err) {
+		return nil, cmdutil.NotFound("loadtest %s does not exist: see kubectl hollow loadtest list", name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("getting the load test: %w", err)
 	}
 	return test, nil
@@ -104,9 +109,14 @@ func ended(test *v1alpha1.LoadTest) bool {
 
 // exit is the error that a test which has ended ends the command with. It follows the verdict: what was measured in an Invalid run
 // misses no threshold.
-func exit(test *v1alpha1.LoadTest) error {
-	s := &test.Status
+func exit(test *v1alpha1.LoadTest) error { return reportOf(test).exit() }
+
+// exit is the same of a report. One of a test that is not over fails.
+func (r *report) exit() error {
+	s := r
 	switch {
+	case r.Phase != v1alpha1.LoadTestPhaseFailed && r.Phase != v1alpha1.LoadTestPhaseCompleted:
+		return fmt.Errorf("the load test is not over: %s", cmp.Or(string(r.Phase), "Pending"))
 	case s.Phase == v1alpha1.LoadTestPhaseFailed:
 		return fmt.Errorf("the load test was not carried out: %s", s.Message)
 	case s.Verdict == v1alpha1.LoadInvalid:
@@ -114,7 +124,7 @@ func exit(test *v1alpha1.LoadTest) error {
 	case s.Verdict == v1alpha1.LoadPassed, s.Verdict == "":
 		return nil
 	}
-	for _, threshold := range s.Thresholds {
+	for _, threshold := range s.Threshold {
 		if !threshold.Met {
 			return cmdutil.Timeout("the verdict is %s: %s", s.Verdict, loadtest.Describe(&threshold))
 		}

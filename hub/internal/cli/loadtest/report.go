@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"os"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 // format of a report.
@@ -90,8 +87,8 @@ func writeText(out io.Writer, r *report) error {
 	if r.Partial {
 		fmt.Fprintln(out, "It is partial: measurements of a cluster are missing or not complete.")
 	}
-	for i := range r.Threshold {
-		fmt.Fprintf(out, "%s: %s\n", metText(r.Threshold[i].Met), loadtest.Describe(&r.Threshold[i]))
+	for _, line := range slices.Concat(thresholdLines(r.Threshold, r.Clusters), unreadyLines(r.Unready), r.environmentLines()) {
+		fmt.Fprintln(out, line)
 	}
 	if len(r.Results) > 0 {
 		fmt.Fprintln(out)
@@ -103,10 +100,11 @@ func writeText(out io.Writer, r *report) error {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		fmt.Fprintf(out, "%s: %s: %s\n", run.Cluster, cmp.Or(string(run.Verdict), string(run.Phase)), counts(&run.Progress))
-		for _, why := range slices.Concat([]string{run.Failure}, run.Invalid, run.Notes) {
-			if why != "" {
-				fmt.Fprintf(out, "  %s\n", why)
-			}
+		if run.TargetQPS > 0 && run.AchievedQPS > 0 {
+			fmt.Fprintf(out, "  up to %d requests a second asked for, %.1f made on average\n", run.TargetQPS, run.AchievedQPS)
+		}
+		for _, why := range run.remarks() {
+			fmt.Fprintf(out, "  %s\n", why)
 		}
 		for _, one := range run.Errors {
 			fmt.Fprintf(out, "  %d x %s: %s: %s\n", one.Count, one.Request, one.Reason, one.Message)
@@ -123,96 +121,4 @@ func metText(met bool) string {
 		return "met"
 	}
 	return "not met"
-}
-
-// The elements of a JUnit report.
-type (
-	suites struct {
-		XMLName xml.Name `xml:"testsuites"`
-		Name    string   `xml:"name,attr"`
-		Suites  []suite  `xml:"testsuite"`
-	}
-	suite struct {
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Errors   int        `xml:"errors,attr"`
-		Time     string     `xml:"time,attr"`
-		Cases    []testCase `xml:"testcase"`
-	}
-	testCase struct {
-		Class   string   `xml:"classname,attr"`
-		Name    string   `xml:"name,attr"`
-		Failure *problem `xml:"failure,omitempty"`
-		Error   *problem `xml:"error,omitempty"`
-	}
-	problem struct {
-		Message string `xml:"message,attr"`
-	}
-)
-
-// writeJUnit has a suite for all clusters together and one for each, with a test case for each threshold. A cluster that was not
-// loaded in full, or where the simulator was the bottleneck, has one more, which is an error.
-func writeJUnit(out io.Writer, r *report) error {
-	all := suites{Name: r.Name}
-	seconds := 0.0
-	if r.StartTime != nil && r.EndTime != nil {
-		seconds = r.EndTime.Sub(r.StartTime.Time).Seconds()
-	}
-	all.Suites = append(all.Suites, suiteOf(r.Name, "all clusters", r.Threshold, nil, seconds))
-	known := map[string]bool{}
-	for _, run := range r.Runs {
-		known[run.Cluster] = true
-		var errors []string
-		if run.Failure != "" {
-			errors = append(errors, run.Failure)
-		}
-		all.Suites = append(all.Suites, suiteOf(r.Name, run.Cluster, run.Threshold, append(errors, run.Invalid...), seconds))
-	}
-	for _, failure := range r.Failures {
-		if !known[failure.Cluster] {
-			all.Suites = append(all.Suites, suiteOf(r.Name, failure.Cluster, nil, []string{failure.Message}, 0))
-		}
-	}
-	if _, err := io.WriteString(out, xml.Header); err != nil {
-		return err
-	}
-	encoder := xml.NewEncoder(out)
-	encoder.Indent("", "  ")
-	if err := encoder.Encode(all); err != nil {
-		return err
-	}
-	_, err := io.WriteString(out, "\n")
-	return err
-}
-
-func suiteOf(test, name string, thresholds []v1alpha1.LoadThresholdResult, errors []string, seconds float64) suite {
-	s := suite{Name: test + "/" + name, Time: fmt.Sprintf("%.3f", seconds)}
-	for i := range thresholds {
-		result := &thresholds[i]
-		one := testCase{Class: s.Name, Name: limitOf(result)}
-		if !result.Met {
-			one.Failure = &problem{loadtest.Describe(result)}
-			s.Failures++
-		}
-		s.Cases = append(s.Cases, one)
-	}
-	for _, message := range errors {
-		s.Cases = append(s.Cases, testCase{Class: s.Name, Name: "carried out in full", Error: &problem{message}})
-		s.Errors++
-	}
-	s.Tests = len(s.Cases)
-	return s
-}
-
-// limitOf is what a threshold asks for, the same for every run.
-func limitOf(result *v1alpha1.LoadThresholdResult) string {
-	name := loadtest.Key{Measurement: result.Measurement, Verb: result.Verb, Resource: result.Resource}.String()
-	switch {
-	case result.MaxPercent != nil:
-		return fmt.Sprintf("%s at most %d%%", name, *result.MaxPercent)
-	case result.Max != nil:
-		return fmt.Sprintf("%s %s at most %s", name, cmp.Or(result.Quantile, v1alpha1.LoadP99), result.Max.Duration)
-	}
-	return name
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
@@ -22,6 +23,7 @@ type runCommand struct {
 	hub        *cmdutil.Hub
 	flags      runFlags
 	file, name string
+	wait       bool
 	noWait     bool
 	timeout    time.Duration
 	output     *cmdutil.Output
@@ -34,17 +36,17 @@ func newRun(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "run PRESET | -f FILE", Short: "Make a LoadTest of a preset or a file, and follow it to its end",
 		Long: `Make a LoadTest and follow it to its end: with a bar for each cluster in a terminal, and with a line whenever a cluster gets on
-elsewhere. At the end it prints what was measured, and which thresholds are met. Interrupting the command ends the following, and
-not the test.
+elsewhere. At the end it prints what was measured, and which thresholds are met. If you interrupt the command, the test continues.
 
 The presets are ` + strings.Join(presets, ", ") + `. Their pods run on hollow Nodes only.
 
 The exit code is 0 if all thresholds are met, 5 if one is not, or the time of --timeout is over, and 1 if the test was not carried
-out in full in every cluster, or is invalid because the simulator was the bottleneck.`,
+out in full in every cluster, or its measurements are invalid. The JUnit report of the test has a failure or an error exactly if the
+code is not 0.`,
 		Example: `  # Start 20 pods in each cluster, and measure how long they take
   kubectl hollow loadtest run pod-startup
 
-  # More of them, in the production clusters only, with an objective of one's own
+  # More of them, in the production clusters only, with your own objective
   kubectl hollow loadtest run pod-startup --clusters stage=production --pods 200 --qps 20 --threshold 'PodReady.P99<=3s'
 
   # As a file says
@@ -55,7 +57,9 @@ out in full in every cluster, or is invalid because the simulator was the bottle
 	r.flags.add(command)
 	command.Flags().StringVarP(&r.file, "filename", "f", "", "file with the LoadTest, instead of a preset and the flags for it")
 	command.Flags().StringVar(&r.name, "name", "", "name of the LoadTest; default made of the preset's, or that of the file")
-	command.Flags().BoolVar(&r.noWait, "no-wait", false, "do not follow it")
+	command.Flags().BoolVar(&r.wait, "wait", true, "follow it to its end")
+	command.Flags().BoolVar(&r.noWait, "no-wait", false, "the same as --wait=false")
+	_ = command.Flags().MarkHidden("no-wait")
 	command.Flags().DurationVar(&r.timeout, "timeout", 0, "how long it is followed; default to its end")
 	r.output = cmdutil.NewOutput(command)
 	r.dryRun = cmdutil.NewDryRun(command)
@@ -74,12 +78,16 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Create(ctx, test); err != nil {
+	err = c.Create(ctx, test)
+	if apierrors.IsAlreadyExists(err) {
+		return cmdutil.Refusal("loadtest %s exists already: set another name with --name, or delete that one: kubectl delete loadtest %s", test.Name, test.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("creating the load test: %w", err)
 	}
 	telling := r.dryRun.Telling(r.output.Telling(r.hub))
 	telling.Say("loadtest.hollowfleet.io/%s created", test.Name)
-	if !r.noWait && !r.dryRun.Active() {
+	if r.wait && !r.noWait && !r.dryRun.Active() {
 		if r.timeout == 0 {
 			r.timeout = longestTest
 		}
