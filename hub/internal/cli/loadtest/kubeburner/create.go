@@ -89,6 +89,9 @@ func (c *conversion) createStep(j *job, documents []*document) {
 	c.step(j.stepName, phases)
 }
 
+// byConsent are kinds that agents have a right to, and make only where the cluster's administrator has allowed it.
+var byConsent = []string{"PersistentVolumeClaim", "HorizontalPodAutoscaler", "Ingress"}
+
 // explainPlaces names how objects are spread in another way than kube-burner does.
 func (c *conversion) explainPlaces(j *job, documents []*document) {
 	n := int(c.load.Namespaces)
@@ -112,8 +115,12 @@ func (c *conversion) explainPlaces(j *job, documents []*document) {
 		if d.scalarAt("metadata", "namespace") != nil {
 			c.note(Changed, d.path, "metadata.namespace of %s is replaced: a load test makes objects in namespaces of its own only", d.file)
 		}
-		if !rights()[d.resource()] {
+		mayMake := rights()[d.resource()]
+		if !mayMake {
 			c.note(Needs, d.path, "the agent has no right to a %s of %s by config/rbac/agent-load-tests: see Rights in docs/load-tests.md", d.kind, d.apiVersion)
+		}
+		if !mayMake || slices.Contains(byConsent, d.kind) {
+			c.note(Needs, d.path, "a %s may reach beyond the namespaces of a run: an administrator of each cluster has to allow it with loadTests.kinds of the agent's chart", d.kind)
 		}
 	}
 }
