@@ -96,4 +96,6 @@ func fieldOf(text, name string) string {
 	return ""
 }
 
-func truncate(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
+func truncate(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
