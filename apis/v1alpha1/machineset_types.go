@@ -50,8 +50,8 @@ type MachineSetSpec struct {
 	// +required
 	ClusterName string `json:"clusterName"`
 
-	// replicas is the number of Machines, 0 to 10000. Default 1.
-	// +kubebuilder:default=1
+	// replicas is the number of Machines, 0 to 10000. Where it is left out, the hub writes what is there: a manifest without it
+	// leaves the number to another owner, such as the autoscaler. Default 1 for a new object, within the autoscaler's bounds.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	// +optional

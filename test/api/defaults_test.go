@@ -19,7 +19,7 @@ const (
   {type: Ready, status: Unknown, reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s},
   {type: Reconciling, status: "True", reason: Pending, lastTransitionTime: "1970-01-01T00:00:00Z", message: %s}]`
 	minimalBody = `{clusterName: c, selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {providerConfig: {valueRef: {name: x}}}}`
-	scaled      = `, replicas: 1, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}`
+	scaled      = `, deletePolicy: Oldest, remediation: {maxUnhealthy: 40%, maxInFlight: 1}`
 )
 
 // unseenDeployment is the status of a MachineDeployment at which no hub has looked.

@@ -82,6 +82,9 @@ func (c *Controller) Status(deployment *v1alpha1.MachineDeployment) any { return
 
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.MachineDeployment) (reconciler.Next, error) {
+	if filled, err := c.fillReplicas(ctx, deployment); filled || err != nil {
+		return reconciler.Next{}, err
+	}
 	before := deployment.Status.DeepCopy()
 	now := c.Clock.Now()
 	if before.ObservedGeneration == deployment.Generation {

@@ -78,6 +78,9 @@ func (c *Controller) Status(set *v1alpha1.MachineSet) any { return &set.Status }
 
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (reconciler.Next, error) {
+	if filled, err := c.fillReplicas(ctx, set); filled || err != nil {
+		return reconciler.Next{}, err
+	}
 	before := set.Status.DeepCopy()
 	now := c.Clock.Now()
 	s, err := c.observe(ctx, c.Client, set, now, machinesOf(c.Client, set.Namespace))

@@ -54,6 +54,10 @@ func (c *Controller) countBeside(ctx context.Context, s *scope, must bool) error
 // together. The order that the set has may be older than that: the deployment was scaled down, and its controller has not
 // taken the places off its sets yet.
 func (c *Controller) boundByDeployment(ctx context.Context, s *scope) error {
+	if s.deployment.Spec.Replicas == nil {
+		s.input.Room = new(0) // The hub is about to fill it in.
+		return nil
+	}
 	replicas := v1alpha1.DesiredReplicas(s.deployment.Spec.Replicas)
 	all := replicas
 	if group := s.deployment.Spec.Strategy.SurgeGroup(); group != "" {

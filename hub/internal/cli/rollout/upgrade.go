@@ -77,6 +77,7 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	}
 	field := s.kubelet()
 	before := *field
+	o.spellAs(before)
 	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
 	apply := func() { *field = o.kubelet }
 	if s.fleet != nil {
@@ -113,11 +114,19 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	return facts, nil
 }
 
+// spellAs writes the version as the API takes it: with or without "v". What means the same as before stays as it is.
+func (o *upgradeOptions) spellAs(before string) {
+	number := strings.TrimPrefix(o.kubelet, "v")
+	if o.kubelet = "v" + number; strings.TrimPrefix(before, "v") == number {
+		o.kubelet = before
+	}
+}
+
 func (o *upgradeOptions) check() error {
 	if o.kubelet == "" {
 		return cmdutil.Usage("--kubelet is required: the version to roll out, such as v1.37.1")
 	}
-	if _, err := version.ParseSemantic(o.kubelet); err != nil || !strings.HasPrefix(o.kubelet, "v") {
+	if _, err := version.ParseSemantic(o.kubelet); err != nil {
 		return cmdutil.Usage("--kubelet: %q is no version: want one such as v1.37.1", o.kubelet)
 	}
 	if o.timeout > 0 && !o.wait {

@@ -14,14 +14,13 @@ import (
 )
 
 // SameTemplate tells whether a Machine of one template can become one of the other without being replaced or
-// updated: whether they differ at most in the order of keys in a provider's configuration and in what Propagate
-// takes over.
+// updated: whether they mean the same, however it is written, but for what Propagate takes over.
 func SameTemplate(a, b v1alpha1.MachineTemplate) (bool, error) {
-	left, err := canonical(a)
+	left, err := canonical(meaning(a))
 	if err != nil {
 		return false, err
 	}
-	right, err := canonical(b)
+	right, err := canonical(meaning(b))
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,68 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+)
+
+// fillReplicas writes spec.replicas where it is left out, before anything is decided. A default of the schema would scale down what
+// another owner has scaled up, as soon as a manifest does not name the field any more. It tells whether it was left out; its
+// event requeues the deployment.
+func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.MachineDeployment) (filled bool, err error) {
+	if deployment.Spec.Replicas != nil || deployment.DeletionTimestamp != nil {
+		return false, nil
+	}
+	list := &v1alpha1.MachineSetList{}
+	if err := c.Live.List(ctx, list, client.InNamespace(deployment.Namespace)); err != nil {
+		return false, fmt.Errorf("listing machine sets to keep the replicas: %w", err)
+	}
+	sets := slices.DeleteFunc(list.Items, func(set v1alpha1.MachineSet) bool { return !counts(&set, deployment) })
+	after := deployment.DeepCopy()
+	after.Spec.Replicas = new(machinestate.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
+	if err := c.patch(ctx, deployment, after); err != nil {
+		return false, fmt.Errorf("keeping the replicas of machine deployment %s: %w", deployment.Name, err)
+	}
+	return true, nil
+}
+
+// counts tells whether set is the deployment's, or will be as soon as it is adopted.
+func counts(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) bool {
+	if set.DeletionTimestamp != nil || set.NotDecoded() != "" {
+		return false
+	}
+	controller := metav1.GetControllerOf(set)
+	if controller != nil {
+		return controller.UID == deployment.UID
+	}
+	own, _ := madeBy(set, deployment.Name)
+	return own && isOrphanOf(set, controller, deployment.Name, labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels))
+}
+
+// sizeOf is how many replicas the deployment had when its sets were scaled last: in the middle of a rollout they have surge.
+func sizeOf(sets []v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) int {
+	total := 0
+	var latest *v1alpha1.MachineSet
+	slices.SortFunc(sets, func(a, b v1alpha1.MachineSet) int { return cmp.Compare(revision(&a), revision(&b)) })
+	for i := range sets {
+		total += setReplicas(&sets[i])
+		if setReplicas(&sets[i]) > 0 || total == 0 {
+			latest = &sets[i]
+		}
+	}
+	if total == 0 && deployment.Status.Replicas == 0 || latest == nil {
+		return total
+	}
+	if size := sizedFor(latest); size != nil {
+		return *size
+	}
+	return total
+}

@@ -1,0 +1,118 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+// leaveOut is what kubectl apply does with a manifest that does not name replicas any more.
+func leaveOut(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = nil }
+
+func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
+	for name, change := range map[string]func(*fixture){
+		"at rest":             func(f *fixture) { f.update(leaveOut) },
+		"with a new template": func(f *fixture) { f.update(leaveOut); f.upgrade("v1.37.1") },
+		"within a rollout": func(f *fixture) {
+			f.upgrade("v1.37.1")
+			f.reconcile()
+			f.reconcileSets()
+			f.update(leaveOut)
+		},
+		"of a set": func(f *fixture) {
+			set := f.list()[0]
+			set.Spec.Replicas = nil
+			f.Expect(f.direct.Update(f.t.Context(), &set)).To(Succeed())
+			f.reconcileSets()
+		},
+		"frozen": func(f *fixture) {
+			f.update(func(deployment *v1alpha1.MachineDeployment) {
+				leaveOut(deployment)
+				metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, v1alpha1.FreezeAnnotation, "by the test")
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 4, nil)
+			f.rest()
+			old := f.machines()
+			change(f)
+			f.settle(func() { f.Expect(len(uids(f.machines()))).To(BeNumerically(">=", 4), "no Machine is lost") })
+			f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
+			if name == "at rest" || name == "of a set" || name == "frozen" {
+				f.Expect(uids(f.machines())).To(Equal(uids(old)))
+			}
+		})
+	}
+	t.Run("scaled to zero", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		f.rest()
+		f.update(func(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = new(int32(0)) })
+		f.rest()
+		f.update(leaveOut)
+		f.rest()
+		f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeZero()))
+	})
+	t.Run("recreated after an orphan deletion", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		f.rest()
+		old := f.machines()
+		f.recreate(leaveOut)
+		f.rest()
+		f.Expect(uids(f.machines())).To(Equal(uids(old)))
+	})
+}
+
+func TestReplicasOfANewDeployment(t *testing.T) {
+	for name, test := range map[string]struct {
+		least, most string
+		want        int32
+	}{
+		"without bounds":             {"", "", 1},
+		"at least":                   {"3", "6", 3},
+		"at most":                    {"0", "0", 0},
+		"bounds that are no numbers": {"few", "many", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, nil)
+			other := f.beside("auto", nil, map[string]string{"app": "x"})
+			f.Expect(f.direct.Delete(t.Context(), f.deployment)).To(Succeed())
+			other.Annotations = map[string]string{v1alpha1.AutoscalerMinSizeAnnotation: test.least, v1alpha1.AutoscalerMaxSizeAnnotation: test.most}
+			if test.least == "" {
+				other.Annotations = nil
+			}
+			f.Expect(f.direct.Update(t.Context(), other)).To(Succeed())
+			f.deployment = other
+			f.reconcile()
+			f.Expect(f.refresh().Spec.Replicas).To(HaveValue(Equal(test.want)))
+		})
+	}
+}
+
+func TestReplicasOfAMachineSetLeftOut(t *testing.T) {
+	f := newFixture(t, 0, nil)
+	labels := map[string]string{"set": "alone"}
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.cluster.Name, Name: "alone"},
+		Spec: v1alpha1.MachineSetSpec{
+			ClusterName: f.cluster.Name, Replicas: new(int32(4)), Selector: v1alpha1.MachineSelector{MatchLabels: labels}, Template: hubtest.Template(labels),
+		},
+	}
+	hubtest.Create(t, f.direct, set)
+	f.reconcileAll(f.deployment)
+	old := f.machines()
+	f.Expect(old).To(HaveLen(4))
+	left := f.list()
+	for i := range left {
+		if left[i].Name == "alone" {
+			left[i].Spec.Replicas = nil
+			f.Expect(f.direct.Update(t.Context(), &left[i])).To(Succeed())
+		}
+	}
+	f.reconcileAll(f.deployment)
+	f.Expect(uids(f.machines())).To(Equal(uids(old)))
+}

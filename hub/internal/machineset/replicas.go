@@ -1,0 +1,41 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// fillReplicas writes spec.replicas where it is left out, before anything is decided: as many Machines as there are. It tells whether
+// it was left out; its event requeues the set.
+func (c *Controller) fillReplicas(ctx context.Context, set *v1alpha1.MachineSet) (filled bool, err error) {
+	if set.Spec.Replicas != nil || set.DeletionTimestamp != nil {
+		return false, nil
+	}
+	there := 0
+	err = machinestate.Each(ctx, c.Live, func(machine *v1alpha1.Machine) {
+		controller := metav1.GetControllerOfNoCopy(machine)
+		own := controller != nil && controller.UID == set.UID ||
+			controller == nil && machine.Labels[v1alpha1.MachineSetNameLabel] == set.Name
+		// One that is being replaced has its place still.
+		_, remediated := machine.Annotations[v1alpha1.RemediationAnnotation]
+		if own && (machine.DeletionTimestamp == nil || remediated) {
+			there++
+		}
+	}, client.InNamespace(set.Namespace), client.Limit(livePage))
+	if err != nil {
+		return false, fmt.Errorf("counting machines to keep the replicas: %w", err)
+	}
+	after := set.DeepCopy()
+	after.Spec.Replicas = new(machinestate.KeepReplicas(set, there, set.Status.ObservedGeneration == 0))
+	if err := c.Client.Patch(ctx, after, reconciler.MergeFromWithLock(set)); err != nil {
+		return false, fmt.Errorf("keeping the replicas of machine set %s: %w", set.Name, err)
+	}
+	return true, nil
+}
