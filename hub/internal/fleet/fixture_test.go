@@ -199,6 +199,9 @@ func (f *fixture) edit(i int, change func(*v1alpha1.MachineDeployment)) {
 func (f *fixture) says(failing bool, clusters ...int) {
 	f.t.Helper()
 	for _, i := range clusters {
+		if f.deployment(i).Spec.Replicas == nil { // Their controller fills them in.
+			f.edit(i, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(1)) })
+		}
 		d := f.deployment(i)
 		d.Status.ObservedGeneration, d.Status.Replicas = d.Generation, *d.Spec.Replicas
 		available, progressing := metav1.ConditionTrue, metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNewMachineSetAvailable}
