@@ -233,7 +233,7 @@ func (d *Decision) outcome() string {
 
 // missedText names the clusters that do not meet a threshold for themselves.
 func missedText(r *v1alpha1.LoadThresholdResult, clusters int32) string {
-	if r.MissedClusters == 0 || clusters < 2 {
+	if r.MissedClusters == 0 {
 		return ""
 	}
 	verb := "do"
