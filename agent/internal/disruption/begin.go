@@ -45,7 +45,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 	case w.Now.Before(due.Add(-lead)):
 		status.Message = fmt.Sprintf("begins at %s: %s", due.UTC().Format(time.RFC3339), preview)
 	case len(selected) == 0:
-		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.why()
+		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.why(run)
 	default:
 		start := w.Now.Add(lead)
 		if start.Before(due) {
@@ -56,7 +56,11 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		status.Preview = nil
 		status.StartTime, status.EndTime, status.Selected = &begins, &ends, int32(len(selected))
 		for _, name := range selected {
-			status.Nodes = append(status.Nodes, v1alpha1.DisruptedNode{Name: name, BootID: w.Nodes[name].Status.NodeInfo.BootID})
+			chosen := v1alpha1.DisruptedNode{Name: name}
+			if node := w.Nodes[name]; node != nil {
+				chosen.BootID = node.Status.NodeInfo.BootID
+			}
+			status.Nodes = append(status.Nodes, chosen)
 		}
 		slices.SortFunc(status.Nodes, func(a, b v1alpha1.DisruptedNode) int { return cmp.Compare(a.Name, b.Name) })
 		status.Message = strings.Join(append([]string{beginning(len(selected), start)}, warnings...), "; ")
@@ -80,15 +84,14 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 	for i := range w.Machines {
 		machine := &w.Machines[i]
 		node := w.Nodes[machine.Name]
-		if node == nil || machine.DeletionTimestamp != nil {
-			continue
+		if node != nil && machine.DeletionTimestamp == nil {
+			states = append(states, stateOf(machine.Name, node))
 		}
-		states = append(states, stateOf(machine.Name, node))
-		if !w.matches(target, chosen, machine, node) {
+		if !w.isOfConcern(run, machine) || !w.matches(target, chosen, machine, node) {
 			continue
 		}
 		candidates = append(candidates, disrupt.Candidate{
-			Name: machine.Name, Unavailable: !nodes.Ready(node),
+			Name: machine.Name, Unavailable: node == nil || !nodes.Ready(node),
 			Excluded: excluded.Matches(labels.Set(machine.Labels)) || !w.Pods[machine.Name].Disruptable,
 		})
 	}
@@ -139,12 +142,24 @@ func validate(run *v1alpha1.NodeDisruptionRun) error {
 				i, expectation.Within.Duration, max(most, 0)))
 		}
 	}
-	return errors.Join(problems...)
+	return oneLine(problems)
+}
+
+// oneLine joins errors for a message, in which line breaks would be lost or break a table.
+func oneLine(problems []error) error {
+	joined := errors.Join(problems...)
+	if joined == nil {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(joined.Error(), "\n", "; "))
 }
 
 // matches tells whether a Machine and its Node are of the target.
 func (w *World) matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
 	if target.MachineDeployment != "" && machine.Labels[v1alpha1.MachineDeploymentNameLabel] != target.MachineDeployment {
+		return false
+	}
+	if len(target.Zones) > 0 && node == nil { // Its zone is not known before it joins.
 		return false
 	}
 	if len(target.Zones) > 0 && !slices.Contains(target.Zones, node.Labels[corev1.LabelTopologyZone]) {
@@ -154,7 +169,13 @@ func (w *World) matches(target v1alpha1.DisruptionTarget, chosen labels.Selector
 }
 
 // why says why no Node is hit.
-func (w *World) why() string {
+func (w *World) why(run *v1alpha1.NodeDisruptionRun) string {
+	if chosen := w.candidates(run); run.Spec.Target.Mode == disrupt.ModePercent && chosen > 0 {
+		return fmt.Sprintf("%d%% of %s is less than one, rounded down: choose a larger percentage, or mode One", run.Spec.Target.Value, counted(chosen))
+	}
+	if onlyNeverJoin(run) {
+		return "no Machine of the target is about to join, and NeverJoin hits no Node that has joined: create the Machines first, with a startupDelay of 30s or more, and then the disruption"
+	}
 	undisruptable := 0
 	for _, pod := range w.Pods {
 		if !pod.Disruptable {
@@ -166,6 +187,38 @@ func (w *World) why() string {
 		why += fmt.Sprintf(", or replace the %d Machines whose pods an earlier agent made", undisruptable)
 	}
 	return why
+}
+
+// onlyNeverJoin tells whether a run concerns only Machines whose Nodes have not joined.
+func onlyNeverJoin(run *v1alpha1.NodeDisruptionRun) bool {
+	return !slices.ContainsFunc(run.Spec.Faults, func(f disrupt.Fault) bool { return f.Type != disrupt.NeverJoin })
+}
+
+// isOfConcern tells whether a Machine can be hit by a run as it is now.
+func (w *World) isOfConcern(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.Machine) bool {
+	_, hasPod := w.Pods[machine.Name]
+	switch {
+	case machine.DeletionTimestamp != nil:
+		return false
+	case onlyNeverJoin(run):
+		return w.Nodes[machine.Name] == nil && machine.Spec.ProviderID == nil && hasPod
+	}
+	return w.Nodes[machine.Name] != nil
+}
+
+// candidates is how many Machines of the target could be hit.
+func (w *World) candidates(run *v1alpha1.NodeDisruptionRun) int {
+	chosen, err := metav1.LabelSelectorAsSelector(orEverything(run.Spec.Target.MachineSelector))
+	if err != nil {
+		return 0
+	}
+	count := 0
+	for i := range w.Machines {
+		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && w.matches(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
+			count++
+		}
+	}
+	return count
 }
 
 // stateOf is a Node as the node-lifecycle controller counts it.

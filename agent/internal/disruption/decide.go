@@ -23,6 +23,8 @@ const (
 	lead = 10 * time.Second
 	// recovery is how long after the end of a run its Nodes are followed, for those that are not well again yet.
 	recovery = 5 * time.Minute
+	// nextAnswer is how soon after the end of a run the cluster's API server has answered again if nothing is wrong with it.
+	nextAnswer = 20 * time.Second
 	// mostNodes is how many Nodes a run may hit: its status names each.
 	mostNodes = 500
 	// mostNames is how many names a message has.
@@ -180,8 +182,12 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	begins, ends := status.StartTime.Time, status.EndTime.Time
 	waited := w.Now.Sub(ends) - w.frozenSince(ends)
 	switch ill := status.Observed - status.Recovered; {
+	case !w.Now.Before(ends) && !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
 	case !w.Now.Before(ends) && (w.Frozen || w.Answered.Before(ends)):
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
+	case !w.Now.Before(ends) && status.Injected == 0:
+		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.unseen(begins, ends)
 	case !w.Now.Before(ends) && (ill == 0 || waited >= recovery):
 		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
 			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
@@ -203,6 +209,16 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
 	}
+}
+
+// whyNone is what is said of the Nodes of a run that has hit none.
+func whyNone(nodes []v1alpha1.DisruptedNode) string {
+	for i := range nodes {
+		if nodes[i].Message != "" {
+			return fmt.Sprintf(": %s: %s", nodes[i].Name, nodes[i].Message)
+		}
+	}
+	return ""
 }
 
 // carriers is how many of the Nodes have the run in their plans.

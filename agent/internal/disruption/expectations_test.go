@@ -156,7 +156,8 @@ func TestAnExpectationIsMissedOnANodeThatWasNotHit(t *testing.T) {
 	delete(w.Pods, "m00")
 	w.pass(2 * time.Minute)
 	w.work()
-	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Verdict", v1alpha1.DisruptionMissed)))
+	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionFailed), HaveField("Verdict", v1alpha1.DisruptionMissed),
+		HaveField("Message", ContainSubstring("none of 1 Nodes was disrupted: m00: its pod is gone"))))
 }
 
 // A pause takes the fault away, so that what was expected of it cannot be told any more.

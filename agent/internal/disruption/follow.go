@@ -39,11 +39,16 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]
 	carried := w.carries(run, node.Name)
-	if begun := firstWindow(entries, node.Name); node.InjectedAt == nil && carried && !begun.IsZero() && !w.Now.Before(begun) {
+	// A Node that had joined before the fault began was not kept from it.
+	late := onlyNeverJoin(run) && w.Nodes[node.Name] != nil
+	if begun := firstWindow(entries, node.Name); node.InjectedAt == nil && carried && !late && !begun.IsZero() && !w.Now.Before(begun) {
 		at := metav1.NewTime(begun.Truncate(time.Second))
 		node.InjectedAt = &at
 	}
 	node.Message = podMessage(pod, has)
+	if late && node.InjectedAt == nil {
+		node.Message = "it joined before the fault began"
+	}
 	if w.Frozen || node.InjectedAt == nil { // What is seen while frozen may be old.
 		return
 	}

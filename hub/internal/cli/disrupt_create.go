@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -167,13 +168,24 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	}
 	d.show(shown, len(clusters.Items))
 	wanted.Status = shown.Status
+	if err == nil && hitsNothing(shown) {
+		err = errors.New("no Node would be hit, and the disruption would fail: choose more")
+	}
 	if _, own := d.output.Own(); !own {
 		return errors.Join(d.output.Print(d.hub.Out, wanted), err)
+	}
+	if err != nil && hitsNothing(shown) && bounded.Err() == nil {
+		return err
 	}
 	if err != nil {
 		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %w", d.timeout, err)
 	}
 	return nil
+}
+
+// hitsNothing tells whether a preview has no Node.
+func hitsNothing(shown *v1alpha1.NodeDisruption) bool {
+	return !slices.ContainsFunc(shown.Status.Preview, func(p v1alpha1.DisruptionPreview) bool { return p.Selected > 0 })
 }
 
 // forget deletes the dry run, also for a user who has interrupted the command.

@@ -68,6 +68,9 @@ func (f *disruptFlags) add(command *cobra.Command) {
 // spec is what the flags say.
 func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 	spec := v1alpha1.NodeDisruptionSpec{Schedule: f.schedule}
+	if (f.mode == disrupt.ModeFixed || f.mode == disrupt.ModePercent) && f.value <= 0 {
+		return spec, cmdutil.Usage("--mode %s needs --value, more than 0", f.mode)
+	}
 	spec.Seed, spec.Target.MachineDeployment, spec.Target.Zones = f.seed, f.deployment, f.zones
 	spec.Target.Mode, spec.Target.Value = f.mode, f.value
 	spec.Timing = v1alpha1.DisruptionTiming{

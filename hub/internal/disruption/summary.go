@@ -110,6 +110,18 @@ func missed(run *v1alpha1.NodeDisruptionRun) string {
 	return strings.Join(texts, "; ")
 }
 
+// firstFailure is why the first of the clusters that failed did, and how many more there are; empty if none did.
+func firstFailure(failures []v1alpha1.DisruptionFailure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	text := ": " + failures[0].Cluster + ": " + failures[0].Message
+	if more := len(failures) - 1; more > 0 {
+		text += fmt.Sprintf("; %d more clusters in status.failures", more)
+	}
+	return text
+}
+
 // progress is the phase of the disruption, and what there is to say about it.
 func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase]int) {
 	s, spec := &d.Status, &w.Disruption.Spec
@@ -139,7 +151,11 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 		if s.Verdict == v1alpha1.DisruptionUnknown {
 			s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
 		}
-		if s.Failed > 0 && s.Verdict == "" {
+		switch {
+		case s.Injected == 0:
+			// Whatever is expected of Nodes, nothing is shown by none.
+			s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no Node was disrupted"+firstFailure(s.Failures)
+		case s.Failed > 0 && s.Verdict == "":
 			s.Phase = v1alpha1.NodeDisruptionFailed
 			s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message
 		}
