@@ -153,6 +153,19 @@ func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 	f.Expect(r.errOut).To(ContainSubstring("kubectl get namespaces -l "+v1alpha1.LoadTestRunUIDLabel+"="+string(loaded.UID)), "no object has the UID any more")
 }
 
+// The API server deletes the objects of a namespace seconds after the namespace.
+func TestFinalizersOfObjectsThatComeIntoDeletionLaterAreRemovedToo(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(1)
+	f.machine("held")
+	f.loadTestRun("loaded", v1alpha1.LoadTestRunFinalizer)
+	f.deleteNamespace()
+	r := f.hollow("cluster remove-finalizers NAME --yes -o wide --timeout 60s")
+	f.Expect(r.code).To(Equal(0), r.errOut)
+	f.Expect(r.out).To(And(ContainSubstring("machine.hollowfleet.io/held finalizer removed\n"), ContainSubstring("loadtestrun.hollowfleet.io/loaded finalizer removed\n"),
+		ContainSubstring("namespace/"+f.name+" deleted"), MatchRegexp(`Machines given up: +1\n`), MatchRegexp(`LoadTestRuns given up: +1\n`)))
+}
+
 func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
 	f := newFixture(t)
 	f.deployment(1)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -91,16 +92,49 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		}
 	}
 	telling := o.dryRun.Telling(o.output.Telling(hub))
+	given := &givenUp{}
+	if err := given.pass(ctx, telling, c, name); err != nil {
+		return err
+	}
+	switch {
+	case o.wait && !o.dryRun.Active():
+		if err := o.await(ctx, telling, c, namespace, given); err != nil {
+			return err
+		}
+	case given.early > 0 && !o.dryRun.Active():
+		telling.Note("%d objects of namespace %s are not in deletion yet and keep their finalizers: run the command again in some seconds, or without --wait=false", given.early, name)
+	}
+	return o.output.Result(hub, namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(given.machines)},
+		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})
+}
+
+// givenUp counts what the agent's finalizers were taken off.
+type givenUp struct {
+	machines, runs int
+	// early is how many the last pass left, because they were not in deletion yet: the API server deletes the objects of a
+	// namespace some seconds after the namespace itself.
+	early int
+}
+
+// pass takes the finalizers off all objects of a namespace that are in deletion.
+func (g *givenUp) pass(ctx context.Context, telling *cmdutil.Hub, c client.Client, namespace string) error {
+	machines, err := heldMachines(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	runs, err := heldLoadTestRuns(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	all := len(machines) + len(runs)
+	machines = slices.DeleteFunc(machines, func(machine v1alpha1.Machine) bool { return machine.DeletionTimestamp == nil })
+	runs = slices.DeleteFunc(runs, func(run metav1.PartialObjectMetadata) bool { return run.DeletionTimestamp == nil })
+	g.early = all - len(machines) - len(runs)
 	if err := giveUp(ctx, telling, c, machines, runs); err != nil {
 		return err
 	}
-	if o.wait && !o.dryRun.Active() {
-		if err := o.await(ctx, telling, c, namespace); err != nil {
-			return err
-		}
-	}
-	return o.output.Result(hub, namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(len(machines))},
-		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(len(runs))})
+	g.machines, g.runs = g.machines+len(machines), g.runs+len(runs)
+	return nil
 }
 
 // giveUp takes the agent's finalizers off.
@@ -138,18 +172,22 @@ func deletedNamespace(ctx context.Context, c client.Client, name string) (*corev
 	return namespace, nil
 }
 
-// heldMachines are those of a namespace that are being deleted and have the agent's finalizer.
+// heldMachines are those of a namespace that have the agent's finalizer, also those that are not in deletion yet. A hub that is half
+// removed may not have the kind any more.
 func heldMachines(ctx context.Context, c client.Client, namespace string) ([]v1alpha1.Machine, error) {
 	list := &v1alpha1.MachineList{}
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	switch err := c.List(ctx, list, client.InNamespace(namespace)); {
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("listing the Machines of namespace %s: %w", namespace, err)
 	}
 	return slices.DeleteFunc(list.Items, func(machine v1alpha1.Machine) bool {
-		return machine.DeletionTimestamp == nil || !slices.Contains(machine.Finalizers, v1alpha1.MachineFinalizer)
+		return !slices.Contains(machine.Finalizers, v1alpha1.MachineFinalizer)
 	}), nil
 }
 
-// heldLoadTestRuns are those of a namespace that are being deleted and have the agent's finalizer. Only their metadata is read: a run
+// heldLoadTestRuns are those of a namespace that have the agent's finalizer, also those that are not in deletion yet. Only their metadata is read: a run
 // has hundreds of kilobytes of measurements, and one that cannot be decoded has its metadata like any other.
 func heldLoadTestRuns(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
@@ -162,7 +200,7 @@ func heldLoadTestRuns(ctx context.Context, c client.Client, namespace string) ([
 		return nil, fmt.Errorf("listing the LoadTestRuns of namespace %s: %w", namespace, err)
 	}
 	held := slices.DeleteFunc(list.Items, func(run metav1.PartialObjectMetadata) bool {
-		return run.DeletionTimestamp == nil || !slices.Contains(run.Finalizers, v1alpha1.LoadTestRunFinalizer)
+		return !slices.Contains(run.Finalizers, v1alpha1.LoadTestRunFinalizer)
 	})
 	for i := range held {
 		// The API server answers with the kind PartialObjectMetadata; a patch needs that of the object.
@@ -181,16 +219,30 @@ func removeFinalizer(ctx context.Context, c client.Client, object client.Object,
 	return client.IgnoreNotFound(c.Patch(ctx, object, reconciler.MergeFromWithLock(before)))
 }
 
-// await waits until the namespace is gone. One of the same name that the hub has made meanwhile is another one.
-func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, namespace *corev1.Namespace) error {
+// await repeats the pass until the namespace is gone: its objects come into deletion after it. One of the same name that the hub has made
+// meanwhile is another one.
+func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, namespace *corev1.Namespace, given *givenUp) error {
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	err := cmdutil.Until(limited, c, &corev1.NamespaceList{}, client.ObjectKeyFromObject(namespace), &corev1.Namespace{},
-		func(seen *corev1.Namespace) (bool, error) { return seen.UID != namespace.UID, nil })
+	err := wait.PollUntilContextCancel(limited, time.Second, true, func(ctx context.Context) (bool, error) {
+		seen := &corev1.Namespace{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(namespace), seen)
+		if apierrors.IsNotFound(err) || err == nil && seen.UID != namespace.UID {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
+		}
+		// Between two reads an object may change, and the next pass reads it again.
+		if err := given.pass(ctx, telling, c, namespace.Name); !apierrors.IsConflict(err) {
+			return false, err
+		}
+		return false, nil
+	})
 	switch {
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
 		return cmdutil.Timeout("namespace %s is still being deleted after %s: kubectl get namespace %s -o yaml says what keeps it", namespace.Name, o.timeout, namespace.Name)
-	case err != nil && cmdutil.Code(err) != cmdutil.Missing:
+	case err != nil:
 		return err
 	}
 	telling.Say("namespace/%s deleted", namespace.Name)
