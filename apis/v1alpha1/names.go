@@ -96,6 +96,10 @@ const (
 	// FleetRevisionAnnotation on a ControllerRevision in HubNamespace is the revision of the MachineFleet's template that it
 	// keeps, as status.revision had it. Written by the hub.
 	FleetRevisionAnnotation = "hollowfleet.io/fleet-revision"
+	// FleetRolloutLabel on a ControllerRevision in HubNamespace names the MachineFleet of which it records one rollout, and
+	// FleetRolloutAnnotation has that record, as JSON. The hub writes both.
+	FleetRolloutLabel      = "hollowfleet.io/machine-fleet-rollout"
+	FleetRolloutAnnotation = "hollowfleet.io/fleet-rollout"
 	// FleetMembersAnnotation has the clusters that the fleet had when that revision was begun, by their groups, as JSON. The hub
 	// sets it.
 	FleetMembersAnnotation = "hollowfleet.io/fleet-members"

@@ -64,6 +64,7 @@ type Controller struct {
 	seen       sightings
 	validated  validations
 	remembered remembered
+	ledgers    ledgers
 	tracer     *telemetry.Tracer
 	// preview: it only looks, with the rights of a user.
 	preview bool
@@ -95,12 +96,17 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 			return reconciler.Next{}, err
 		}
 		d = decide(s)
+		if err := c.recordBefore(ctx, s, d); err != nil {
+			return reconciler.Next{}, err
+		}
 		rest, actErr = c.traceAct(ctx, s, d, before.ObservedGeneration == fleet.Generation)
 	}
 	s.fleet = fleet
 	report(s, d, now)
 	s.awaitNews(d, c.Agents)
-	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter)
+	recorded, recordErr := c.record(ctx, s)
+	actErr = first([]error{actErr, recordErr})
+	next := reconciler.Next{After: d.plan.RecheckAfter}.NoLaterThan(s.retryAfter).NoLaterThan(recorded)
 	if rest {
 		next = next.NoLaterThan(restAfter)
 	}

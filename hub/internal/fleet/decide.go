@@ -139,6 +139,7 @@ func (s *scope) changes(p plan.Plan) []write {
 			w.record.Group = m.record.Group
 		}
 		w.record.Cause = m.cause(change, w.record.Revision)
+		w.record.keepTimes(m.record, change.Apply)
 		all = append(all, w)
 	}
 	return all

@@ -41,6 +41,10 @@ type record struct {
 	Empty bool   `json:"empty,omitempty"`
 	// Cause is why the cluster failed with the revision. After a rollback nothing else says so.
 	Cause string `json:"cause,omitempty"`
+	// Began and Soaked are when the revision was started in the cluster, and when it soaked there first, for the record of the
+	// rollout.
+	Began  string `json:"began,omitempty"`
+	Soaked string `json:"soaked,omitempty"`
 }
 
 // readRecord returns the record on a MachineDeployment; nil if there is none that can be read.

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
@@ -73,10 +75,26 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 			return err
 		}
 	}
+	if err := sayLast(ctx, hub, output, c, found); err != nil {
+		return err
+	}
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return fmt.Errorf("machinefleet %s is not ready", name)
 	}
 	return nil
+}
+
+// sayLast prints the record of the newest rollout. A user need not have the right to see it.
+func sayLast(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, c client.Client, found *v1alpha1.MachineFleet) error {
+	rollouts, err := fleet.Rollouts(ctx, c, v1alpha1.HubNamespace, found)
+	if apierrors.IsForbidden(err) || err == nil && len(rollouts) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	hub.Say("")
+	return cmdutil.SayRollout(hub, output, &rollouts[len(rollouts)-1], false)
 }
 
 func statusTable(preview *fleet.Preview, now time.Time) *metav1.Table {

@@ -2,8 +2,10 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -33,8 +35,15 @@ func refuseFutile(name string, p *fleet.Preview, force bool) error {
 // not reported its version yet, is left to the hub.
 func (s *subject) checkSkew(ctx context.Context, o *upgradeOptions) error {
 	cluster := &v1alpha1.Cluster{}
-	if o.force || s.client.Get(ctx, client.ObjectKey{Name: s.deployment.Spec.ClusterName}, cluster) != nil {
+	if o.force {
 		return nil
+	}
+	err := s.client.Get(ctx, client.ObjectKey{Name: s.deployment.Spec.ClusterName}, cluster)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading cluster %s: %w", s.deployment.Spec.ClusterName, err)
 	}
 	why := v1alpha1.UnsupportedKubelet(o.kubelet, cluster.Status.KubernetesVersion, s.deployment.Spec.Template.Metadata.Annotations)
 	if why == "" {

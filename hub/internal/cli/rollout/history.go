@@ -24,7 +24,8 @@ func newHistory(hub *cmdutil.Hub) *cobra.Command {
 		Use: "history", Short: "List the revisions that a MachineFleet or a MachineDeployment can go back to",
 		Long: `List the revisions of a MachineFleet or a MachineDeployment: each template that it has had and that is still kept. A
 MachineDeployment keeps spec.revisionHistoryLimit of them, as MachineSets; a MachineFleet the last ten, and those that a cluster
-still has, as ControllerRevisions in the hub's namespace. With -o yaml or -o json these objects are printed.`,
+still has, as ControllerRevisions in the hub's namespace. With --revision the template is shown, and for a MachineFleet what became
+of its rollout in each cluster, also in those that have left. With -o yaml or -o json these objects are printed.`,
 		Example: `  kubectl hollow rollout history machinefleet workers
   kubectl hollow rollout history machinedeployment workers -n c1
 
@@ -39,7 +40,7 @@ still has, as ControllerRevisions in the hub's namespace. With -o yaml or -o jso
 		}
 		return s.history(ctx, output, number)
 	})
-	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template")
+	c.Flags().Int64Var(&number, "revision", 0, "show this revision's template and rollout")
 	completeRevisions(hub, c, "revision")
 	output = cmdutil.NewTableOutput(c)
 	return c

@@ -44,6 +44,9 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 		if !asTable {
 			return output.Print(s.hub.Out, chosen.Kept)
 		}
+		if err := s.sayRollouts(ctx, output, number); err != nil {
+			return err
+		}
 		text, err := yaml.Marshal(chosen.Template)
 		s.hub.Say("%s", text)
 		return err
@@ -66,6 +69,24 @@ func (s *subject) fleetHistory(ctx context.Context, output *cmdutil.Output, numb
 		}
 	}
 	return output.Table(s.hub.Out, templatesTable(kept, current, *s.kubelet(), clusters, time.Now()))
+}
+
+// sayRollouts prints the records of the rollouts of a revision.
+func (s *subject) sayRollouts(ctx context.Context, output *cmdutil.Output, number int64) error {
+	rollouts, err := fleet.Rollouts(ctx, s.client, v1alpha1.HubNamespace, s.fleet)
+	if err != nil {
+		return err
+	}
+	for i := range rollouts {
+		if rollouts[i].Number != number {
+			continue
+		}
+		if err := cmdutil.SayRollout(s.hub, output, &rollouts[i], true); err != nil {
+			return err
+		}
+		s.hub.Say("")
+	}
+	return nil
 }
 
 // templatesTable has a row for each template that is kept, and one for the current template if it was started in no cluster yet.

@@ -196,11 +196,16 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, o 
 			s.hub.Note("%s gets kubelet %s and not %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
 		}
 	}
+	s.noteSelectors(p)
+	return nil
+}
+
+// noteSelectors names what chooses no cluster, and clusters that no window chooses.
+func (s *subject) noteSelectors(p *fleet.Preview) {
 	if len(p.Windowless) > 0 {
 		s.hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(p.Windowless))
 	}
 	for _, field := range p.Unused {
 		s.hub.Note("%s matches no cluster of the fleet", field)
 	}
-	return nil
 }

@@ -1,0 +1,266 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+)
+
+// ledgerInterval is how long a record waits at most for more news, unless it is urgent.
+const ledgerInterval = 20 * time.Second
+
+// ledger has the rollouts of a fleet. What it says of a cluster is what the record on its MachineDeployment says, so what a hub did
+// not write before its end is written by the next one.
+type ledger struct {
+	rollouts []*stored
+	written  time.Time
+}
+
+// of is the newest rollout of a revision; nil if there is none.
+func (l *ledger) of(revision string) *stored {
+	for _, r := range slices.Backward(l.rollouts) {
+		if r.Revision == revision {
+			return r
+		}
+	}
+	return nil
+}
+
+func (l *ledger) isDirty() bool {
+	return slices.ContainsFunc(l.rollouts, func(r *stored) bool { return r.dirty })
+}
+
+// ledgers has a ledger for each fleet. The zero value is ready for use.
+type ledgers struct {
+	mu  sync.Mutex
+	all map[types.UID]*ledger
+}
+
+func (l *ledgers) get(fleet types.UID) *ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[fleet]
+}
+
+// set replaces the ledger of a fleet; nil has it read again.
+func (l *ledgers) set(fleet types.UID, to *ledger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[types.UID]*ledger{}
+	}
+	if to == nil {
+		delete(l.all, fleet)
+		return
+	}
+	l.all[fleet] = to
+}
+
+// recordBefore writes what a decision is about to overwrite: what became of an earlier revision in a cluster.
+func (c *Controller) recordBefore(ctx context.Context, s *scope, d decision) error {
+	overwrites := len(d.removals) > 0 || slices.ContainsFunc(d.changes, func(w write) bool { return w.begins && w.member.record != nil })
+	if !overwrites || s.invalid != nil {
+		return nil
+	}
+	l, err := c.observeLedger(ctx, s)
+	if err != nil {
+		return err
+	}
+	return c.writeLedger(ctx, s, l)
+}
+
+// record brings the records of a fleet's rollouts up to date, after its status was computed. It returns when it wants to do so again.
+func (c *Controller) record(ctx context.Context, s *scope) (time.Duration, error) {
+	if s.invalid != nil || s.fleet.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	if c.ledgers.get(s.fleet.UID) == nil && s.atRest() {
+		return 0, nil // A fleet at rest costs no read, also after a restart.
+	}
+	l, err := c.observeLedger(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if current := l.of(s.revision); current != nil {
+		current.noteTurn(s, meta.FindStatusCondition(s.fleet.Status.Conditions, v1alpha1.ProgressingCondition))
+	}
+	if !l.isDirty() {
+		return 0, nil
+	}
+	urgent := slices.ContainsFunc(l.rollouts, func(r *stored) bool { return r.urgent })
+	if wait := ledgerInterval - s.now.Sub(l.written); wait > 0 && !urgent {
+		return wait, nil
+	}
+	return 0, c.writeLedger(ctx, s, l)
+}
+
+// atRest tells whether every cluster has the current revision and succeeded with it.
+func (s *scope) atRest() bool {
+	return !slices.ContainsFunc(s.members, func(m *member) bool { return !m.selected || !s.current(m) || m.record.Phase != plan.Succeeded })
+}
+
+// observeLedger notes in the ledger what the clusters' records say.
+func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, error) {
+	l := c.ledgers.get(s.fleet.UID)
+	if l == nil {
+		all, err := storedRollouts(ctx, c.Live, c.Namespace, s.fleet)
+		if err != nil {
+			return nil, err
+		}
+		l = &ledger{rollouts: all}
+		c.ledgers.set(s.fleet.UID, l)
+	}
+	seen, err := c.noteMembers(ctx, s, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range l.rollouts {
+		if r.Revision != s.revision && r.Superseded == "" {
+			r.Superseded, r.dirty, r.urgent = stamp(s.now), true, true
+		}
+	}
+	if current := l.of(s.revision); current != nil && current.Superseded == "" {
+		current.noteLeft(s, seen)
+		current.noteApprovals(s)
+	}
+	return l, nil
+}
+
+// noteMembers notes how far each cluster is in the rollout of the revision that it has, and returns the names of the clusters.
+func (c *Controller) noteMembers(ctx context.Context, s *scope, l *ledger) (map[string]bool, error) {
+	seen := map[string]bool{}
+	for _, m := range slices.Concat(s.members, s.left) {
+		if m.record == nil || seen[m.cluster.Name] {
+			continue
+		}
+		seen[m.cluster.Name] = true
+		revision := fleetRevision(m.record.Revision)
+		r := l.of(revision)
+		if revision == s.revision && (r == nil || r.Superseded != "" && stampOf(m.record.Began) >= r.Superseded) {
+			var err error
+			if r, err = c.openRollout(ctx, s, l); err != nil {
+				return nil, err
+			}
+		}
+		if r != nil {
+			r.note(s, m)
+		}
+	}
+	return seen, nil
+}
+
+// openRollout adds the rollout of the current revision, which a cluster has.
+func (c *Controller) openRollout(ctx context.Context, s *scope, l *ledger) (*stored, error) {
+	templates, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
+	if err != nil {
+		return nil, err
+	}
+	r := &stored{Rollout: Rollout{Revision: s.revision, Started: stamp(s.now)}, dirty: true, urgent: true}
+	for _, t := range templates {
+		if t.Revision == s.revision {
+			r.Number = t.Number
+		}
+	}
+	l.rollouts = append(l.rollouts, r)
+	return r, nil
+}
+
+// noteApprovals records by what the groups that need an approval have it.
+func (r *stored) noteApprovals(s *scope) {
+	for _, group := range s.fleet.Spec.Groups {
+		known := slices.ContainsFunc(r.Approvals, func(a Approved) bool { return a.Group == group.Name })
+		if by := s.approvedBy(group.Name); by != "" && !known && group.Approval == v1alpha1.GroupApprovalRequired {
+			r.Approvals, r.dirty = append(r.Approvals, Approved{group.Name, by, stamp(s.now)}), true
+		}
+	}
+}
+
+// approvedBy says by what a group has its approval of the current revision; empty if it has none.
+func (s *scope) approvedBy(group string) string {
+	if slices.Contains(s.fleet.Spec.Approvals, v1alpha1.MachineFleetApproval{Group: group, Revision: s.revision}) {
+		return "spec.approvals"
+	}
+	return ""
+}
+
+// writeLedger writes the rollouts that have changed, and removes those that are too many.
+func (c *Controller) writeLedger(ctx context.Context, s *scope, l *ledger) error {
+	var all []error
+	for i, r := range l.rollouts {
+		if !r.dirty {
+			continue
+		}
+		order := int64(1)
+		if i > 0 && l.rollouts[i-1].object != nil {
+			order = l.rollouts[i-1].object.Revision + 1
+		}
+		all = append(all, c.writeRollout(ctx, s, r, order))
+	}
+	l.written = s.now
+	if err := first(all); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			c.ledgers.set(s.fleet.UID, nil) // Another hub has written it, or it was removed: it is read again.
+		}
+		return err
+	}
+	for len(l.rollouts) > mostRollouts {
+		oldest := l.rollouts[0].object
+		uid := oldest.UID
+		if err := c.Client.Delete(ctx, oldest, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the oldest rollout of machine fleet %s: %w", s.fleet.Name, err)
+		}
+		l.rollouts = l.rollouts[1:]
+	}
+	return nil
+}
+
+func (c *Controller) writeRollout(ctx context.Context, s *scope, r *stored, order int64) error {
+	text, err := r.text()
+	if err != nil {
+		return fmt.Errorf("writing the rollout of machine fleet %s as text: %w", s.fleet.Name, err)
+	}
+	if r.object != nil {
+		changed := r.object.DeepCopy()
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.FleetRolloutAnnotation, text)
+		if err := c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(r.object), fieldOwner); err != nil {
+			return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.fleet.Name, err)
+		}
+		r.object, r.dirty, r.urgent = changed, false, false
+		return nil
+	}
+	data, err := json.Marshal(map[string]string{"revision": r.Revision})
+	if err != nil {
+		return err
+	}
+	owner := metav1.NewControllerRef(s.fleet, v1alpha1.GroupVersion.WithKind("MachineFleet"))
+	owner.BlockOwnerDeletion = nil // It would need a right to finalizers, and nothing waits for it.
+	created := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, GenerateName: fmt.Sprintf("%s-%s-rollout-", s.fleet.Name, r.Revision),
+			Labels:          map[string]string{v1alpha1.FleetRolloutLabel: s.fleet.Name},
+			Annotations:     map[string]string{v1alpha1.FleetRolloutAnnotation: text},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Data: runtime.RawExtension{Raw: data}, Revision: order,
+	}
+	if err := c.Client.Create(ctx, created, fieldOwner); err != nil {
+		return fmt.Errorf("recording the rollout of machine fleet %s: %w", s.fleet.Name, err)
+	}
+	r.object, r.dirty, r.urgent = created, false, false
+	return nil
+}
