@@ -64,6 +64,7 @@ func TestAnAgentMayMakeReadChangeAndDeleteTheKindsOfItsRole(t *testing.T) {
 
 // What a template could use to reach beyond its namespaces is not in the role, and the message leads to where a right is given.
 func TestAKindThatIsNotInTheRoleIsRefusedWithTheWayToIt(t *testing.T) {
+	t.Parallel()
 	for name, object := range map[string]string{
 		"roles":           "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nrules: []\n",
 		"rolebindings":    "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n",

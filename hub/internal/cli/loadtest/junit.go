@@ -49,7 +49,7 @@ func writeJUnit(out io.Writer, r *report) error {
 	}
 	whole := newSuite(r.Name, "all clusters", seconds)
 	whole.addVerdict(r)
-	whole.addThresholds(r.Threshold, func(result *v1alpha1.LoadThresholdResult) bool { return r.Verdict != v1alpha1.LoadPassed })
+	whole.addThresholds(r.Threshold, func(*v1alpha1.LoadThresholdResult) bool { return r.Verdict != v1alpha1.LoadPassed })
 	all.Suites = append(all.Suites, whole)
 	known := map[string]bool{}
 	for i := range r.Runs {

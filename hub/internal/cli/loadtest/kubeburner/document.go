@@ -163,6 +163,11 @@ func (d *document) parse(text string, inputs map[string]any) {
 	} else if found := kindLine.FindStringSubmatch(d.text); found != nil {
 		d.kind = found[1]
 	}
+	d.judge(err)
+}
+
+// judge refuses a document that was not parsed, or is not an object of a kind that a run makes.
+func (d *document) judge(err error) {
 	switch {
 	case d.refused != "":
 	case err != nil:
