@@ -82,6 +82,9 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
+	// attempts is how often an agent has begun to prepare the run. One whose agent has ended twice meanwhile has failed.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
 	// startTime is when the first step began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

@@ -76,6 +76,9 @@ type Controller struct {
 	busy, settled bool
 	// busyFor, blind and idle are how long it waits between rounds.
 	busyFor, blind, idle time.Duration
+	// turns is what keeps runs from being the next, and removalTurn how long a removal keeps the next one waiting.
+	turns       turns
+	removalTurn time.Duration
 	// failing is the error of the last round, which is logged once.
 	failing string
 }
@@ -91,7 +94,7 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	deps.Limits = limits
-	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, busyFor: busyInterval, blind: blindInterval, idle: idleInterval}, nil
+	return &Controller{Deps: deps, known: map[types.UID]*v1alpha1.LoadTestRun{}, busyFor: busyInterval, blind: blindInterval, idle: idleInterval, removalTurn: removalTurn}, nil
 }
 
 // Start works until ctx ends. It implements manager.Runnable.
@@ -162,29 +165,19 @@ func (c *Controller) work(ctx, life context.Context) error {
 	if bystander {
 		return nil
 	}
+	c.noteTurns(runs)
 	first := c.next(runs)
 	c.endVanished()
 	c.busy = first != nil || c.active != nil
 	for _, run := range runs {
-		var err error
-		switch {
-		case run.DeletionTimestamp != nil:
-			err = c.remove(ctx, run, frozen)
-		case over(run.Status.Phase):
-		case first == nil || run.UID != first.UID:
-			err = c.postpone(ctx, run, first)
-		default:
-			err = c.carryOut(ctx, life, run, frozen)
-		}
-		if err != nil {
+		if err := c.advance(ctx, life, run, first, frozen); err != nil {
+			c.passOver(run, err)
 			problems = append(problems, fmt.Errorf("load test run %s: %w", run.Name, err))
 		}
 	}
-	c.settled = c.version != "" && !c.busy && len(problems) == 0 && !slices.ContainsFunc(runs, isBeingDeleted)
+	c.settled = c.version != "" && !c.busy && len(problems) == 0 && !slices.ContainsFunc(runs, c.isUnsettled)
 	return errors.Join(problems...)
 }
-
-func isBeingDeleted(run *v1alpha1.LoadTestRun) bool { return run.DeletionTimestamp != nil }
 
 // frozen says why the agent is frozen; empty if it is not. A bystander is frozen because another agent works for the cluster: what
 // that one writes must not be replaced.

@@ -267,7 +267,7 @@ func (p *phase) createOne(ctx context.Context, sent sentRequest, namespace strin
 	content, err := p.content(o)
 	if err == nil {
 		err = p.measure(ctx, sent, "POST", func(ctx context.Context) error {
-			return p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content).Do(ctx).Error()
+			return discardAnswer(ctx, p.load.Requests.Post().AbsPath(p.template.path(namespace, "")...).SetHeader("Content-Type", "application/json").Body(content))
 		})
 	} else {
 		p.endIfRefused(err)
@@ -317,20 +317,20 @@ func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
 
 func (p *phase) getOne(ctx context.Context, sent sentRequest, o *object) {
 	_ = p.measure(ctx, sent, "GET", func(ctx context.Context) error {
-		return p.load.Requests.Get().AbsPath(p.template.path(o.namespace, o.name)...).Do(ctx).Error()
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.path(o.namespace, o.name)...))
 	})
 }
 
 func (p *phase) listOne(ctx context.Context, sent sentRequest, namespace string) {
 	_ = p.measure(ctx, sent, "LIST", func(ctx context.Context) error {
-		return p.load.Requests.Get().AbsPath(p.template.path(namespace, "")...).Param("labelSelector", p.template.selector()).Do(ctx).Error()
+		return discardAnswer(ctx, p.load.Requests.Get().AbsPath(p.template.path(namespace, "")...).Param("labelSelector", p.template.selector()))
 	})
 }
 
 func (p *phase) patchOne(ctx context.Context, sent sentRequest, o *object, n int) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, patchAnnotation, n)
 	_ = p.measure(ctx, sent, "PATCH", func(ctx context.Context) error {
-		return p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.path(o.namespace, o.name)...).Body(patch).Do(ctx).Error()
+		return discardAnswer(ctx, p.load.Requests.Patch(types.MergePatchType).AbsPath(p.template.path(o.namespace, o.name)...).Body(patch))
 	})
 }
 

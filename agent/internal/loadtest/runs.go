@@ -84,7 +84,7 @@ func (c *Controller) next(runs []*v1alpha1.LoadTestRun) *v1alpha1.LoadTestRun {
 		}
 	}
 	for _, run := range runs {
-		if !over(run.Status.Phase) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
+		if !over(run.Status.Phase) && c.hasTurn(run) && (run.DeletionTimestamp == nil || controllerutil.ContainsFinalizer(run, v1alpha1.LoadTestRunFinalizer)) {
 			return run
 		}
 	}

@@ -5,11 +5,15 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
+
+// mostAttempts is how often a run is prepared.
+const mostAttempts = 2
 
 // postpone says of a run what it waits for.
 func (c *Controller) postpone(ctx context.Context, run, first *v1alpha1.LoadTestRun) error {
@@ -50,7 +54,7 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 		if frozen != "" {
 			return nil
 		}
-		return c.begin(life, run)
+		return c.beginAgain(ctx, life, run)
 	case v1alpha1.LoadTestPending, v1alpha1.LoadTestCompleted, v1alpha1.LoadTestFailed:
 	}
 	status := *run.Status.DeepCopy()
@@ -72,7 +76,29 @@ func (c *Controller) carryOut(ctx, life context.Context, run *v1alpha1.LoadTestR
 	if err := c.setFinalizer(ctx, run, true); err != nil {
 		return err
 	}
+	status.Attempts = 1
 	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server", c.Clock.Now())
+	if err := c.write(ctx, run, status); err != nil {
+		return err
+	}
+	return c.begin(life, c.known[run.UID])
+}
+
+// beginAgain begins a run that an agent had begun to prepare when it ended. One that ends every agent is not begun for ever.
+func (c *Controller) beginAgain(ctx, life context.Context, run *v1alpha1.LoadTestRun) error {
+	if c.active != nil {
+		return nil
+	}
+	status := *run.Status.DeepCopy()
+	if status.Attempts >= mostAttempts {
+		end := metav1.NewTime(c.Clock.Now())
+		status.EndTime, status.Verdict = &end, v1alpha1.LoadMissed
+		status.Failure = fmt.Sprintf("the agent has ended %d times while it prepared the run: if it runs out of memory, make the templates smaller", status.Attempts)
+		set(run, &status, v1alpha1.LoadTestCleaningUp, status.Failure, c.Clock.Now())
+		return c.write(ctx, run, status)
+	}
+	status.Attempts++
+	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server, again because the agent was restarted", c.Clock.Now())
 	if err := c.write(ctx, run, status); err != nil {
 		return err
 	}

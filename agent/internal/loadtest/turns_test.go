@@ -1,0 +1,88 @@
+package loadtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
+	for name, end := range map[string]func(*bed, *v1alpha1.LoadTestRun){
+		"of a run that was deleted": func(b *bed, run *v1alpha1.LoadTestRun) { b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed()) },
+		"of a run that is over":     func(b *bed, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.stop()
+			b.timing = func(c *Controller) { c.removalTurn = time.Second }
+			b.start()
+			run := b.create("jam", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
+			b.reaches(run, v1alpha1.LoadTestPrepared)
+			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(run, 0), Name: "held", Finalizers: []string{"example.com/held"}}}
+			b.Expect(b.admin.Create(t.Context(), held)).To(Succeed())
+			t.Cleanup(func() {
+				_ = b.admin.Patch(context.Background(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+			})
+			end(b, run)
+			next := b.create("next", configMap, nil, creates(1))
+			b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestCompleted), next.Status.Message)
+			b.Expect(b.status(run)()).To(HaveField("Phase", v1alpha1.LoadTestCleaningUp), "it is still being removed")
+		})
+	}
+}
+
+func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
+	b := newBed(t)
+	run := b.create("bomb", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
+	for attempt := range 2 {
+		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(attempt+1))))
+		b.stop()
+		b.start()
+	}
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
+	b.Expect(b.namespaces(run)).To(BeEmpty())
+	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+}
+
+// A schema that has become stricter refuses every change of a run that an earlier one let in.
+func TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	bad := b.create("a-bad", configMap, nil, creates(1))
+	rules := []admissionregistrationv1.NamedRuleWithOperations{{
+		ResourceNames: []string{bad.Name},
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"loadtestruns", "loadtestruns/status"}},
+		},
+	}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "strict-" + b.namespace}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: rules}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "object.metadata.namespace != '" + b.namespace + "'"}}
+	policy.Spec.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
+	b.Expect(b.admin.Create(t.Context(), policy)).To(Succeed())
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
+	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	b.Expect(b.admin.Create(t.Context(), binding)).To(Succeed())
+	t.Cleanup(func() {
+		_ = b.admin.Delete(context.Background(), binding)
+		_ = b.admin.Delete(context.Background(), policy)
+	})
+	b.Eventually(func() error {
+		return b.admin.Patch(context.Background(), bad.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+	}).Should(MatchError(ContainSubstring("denied")))
+	next := b.create("next", configMap, nil, creates(1))
+	b.start()
+	b.Expect(b.over(next)).To(HaveField("Phase", v1alpha1.LoadTestCompleted), next.Status.Message)
+	b.Expect(b.status(bad)()).To(HaveField("Phase", v1alpha1.LoadTestPending))
+	b.Expect(b.namespaces(bad)).To(BeEmpty(), "nothing is made for a run that cannot be written")
+}
