@@ -16,6 +16,7 @@ import (
 )
 
 func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*bed, *v1alpha1.LoadTestRun){
 		"of a run that was deleted": func(b *bed, run *v1alpha1.LoadTestRun) { b.Expect(b.admin.Delete(b.t.Context(), run)).To(Succeed()) },
 		"of a run that is over":     func(b *bed, run *v1alpha1.LoadTestRun) { b.merge(run, `{"spec":{"stopped":true}}`) },
