@@ -24,7 +24,7 @@ func TestHelpAndBadUsage(t *testing.T) {
 		"--version":             {0, "kubectl hollow version dev"},
 		"options":               {0, "--kubeconfig"},
 		"completion bash":       {0, "kubectl-hollow"},
-		"":                      {2, "needs a subcommand"},
+		"":                      {0, "support-bundle"},
 		"cluster":               {2, "needs a subcommand"},
 		"fly":                   {2, `unknown command "fly"`},
 		"cluster fly":           {2, `unknown command "fly"`},
