@@ -44,7 +44,10 @@ func (f *fixture) status(code int, more ...string) statusJSON {
 	var found statusJSON
 	f.Expect(json.Unmarshal([]byte(r.out), &found)).To(Succeed(), r.out)
 	f.Expect(found.Healthy).To(Equal(code == 0))
-	f.Expect(found.Problem == "").To(Equal(code == 0))
+	f.Expect(r.errOut).To(ContainSubstring(found.Problem))
+	if code != 0 {
+		f.Expect(found.Problem).NotTo(BeEmpty())
+	}
 	return found
 }
 

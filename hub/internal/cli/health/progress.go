@@ -74,6 +74,8 @@ func (j *Judge) judgeMachine(s *subject, ready *metav1.Condition) *judgement {
 		if ready.Status == metav1.ConditionTrue {
 			return judgeRunning(s)
 		}
+	case v1alpha1.MachineUnknown, v1alpha1.MachineFailed, v1alpha1.MachineTerminating:
+		// One that is failed or in deletion was judged before.
 	}
 	return from(Problem, ready)
 }
