@@ -137,6 +137,7 @@ func unfinishedText(measurement v1alpha1.LoadMeasurement) string {
 		return "Nodes were not Ready at the end"
 	case v1alpha1.LoadDeploymentRollout:
 		return "Deployments were not rolled out"
+	case v1alpha1.LoadAPIRequest, v1alpha1.LoadAPIRequestWait, v1alpha1.LoadAPIRequestFailed, v1alpha1.LoadAPIServerRequest, v1alpha1.LoadErrors:
 	}
 	return "had not ended"
 }

@@ -95,17 +95,9 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 			Excluded: excluded.Matches(labels.Set(machine.Labels)) || !w.Pods[machine.Name].Disruptable,
 		})
 	}
-	selection := disrupt.Selection{Seed: run.Spec.Seed, Mode: cmp.Or(target.Mode, disrupt.ModeAll), Value: target.Value}
-	if target.MaxUnavailable != nil && mayTurnNotReady(run) {
-		most, err := intstr.GetScaledValueFromIntOrPercent(target.MaxUnavailable, len(candidates), false)
-		if err != nil {
-			return nil, disrupt.Effect{}, fmt.Errorf("spec.target.maxUnavailable: %w", err)
-		}
-		bound := int32(most)
-		selection.MaxUnavailable = &bound
-	}
-	if err := selection.Validate(); err != nil {
-		return nil, disrupt.Effect{}, fmt.Errorf("spec.target: %w", err)
+	selection, err := selectionOf(run, len(candidates))
+	if err != nil {
+		return nil, disrupt.Effect{}, err
 	}
 	selected := selection.Select(candidates)
 	if len(selected) > mostNodes {
@@ -116,6 +108,24 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 		effect = disrupt.Thresholds(states, selected)
 	}
 	return selected, effect, nil
+}
+
+// selectionOf returns how a run chooses among that many candidates.
+func selectionOf(run *v1alpha1.NodeDisruptionRun, candidates int) (disrupt.Selection, error) {
+	target := run.Spec.Target
+	selection := disrupt.Selection{Seed: run.Spec.Seed, Mode: cmp.Or(target.Mode, disrupt.ModeAll), Value: target.Value}
+	if target.MaxUnavailable != nil && mayTurnNotReady(run) {
+		most, err := intstr.GetScaledValueFromIntOrPercent(target.MaxUnavailable, candidates, false)
+		if err != nil {
+			return selection, fmt.Errorf("spec.target.maxUnavailable: %w", err)
+		}
+		bound := int32(most)
+		selection.MaxUnavailable = &bound
+	}
+	if err := selection.Validate(); err != nil {
+		return selection, fmt.Errorf("spec.target: %w", err)
+	}
+	return selection, nil
 }
 
 // mayTurnNotReady tells whether Nodes of a run may become unavailable by it.

@@ -180,19 +180,9 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 // progress is the phase of a run that has begun, and what there is to say about it.
 func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
 	begins, ends := status.StartTime.Time, status.EndTime.Time
-	waited := w.Now.Sub(ends) - w.frozenSince(ends)
-	switch ill := status.Observed - status.Recovered; {
-	case !w.Now.Before(ends) && !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
-		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
-	case !w.Now.Before(ends) && (w.Frozen || w.Answered.Before(ends)):
-		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
-	case !w.Now.Before(ends) && status.Injected == 0:
-		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.unseen(begins, ends)
-	case !w.Now.Before(ends) && (ill == 0 || waited >= recovery):
-		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
-			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
+	switch {
 	case !w.Now.Before(ends):
-		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
+		return w.progressAfterEnd(status)
 	case run.Spec.Paused && w.carriers(run) > 0:
 		message := fmt.Sprintf("is to be paused: %d Nodes are not restored yet", w.carriers(run))
 		if w.Frozen {
@@ -208,6 +198,25 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 		return v1alpha1.NodeDisruptionPending, beginning(int(status.Selected), begins)
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
+	}
+}
+
+// progressAfterEnd is the phase of a run whose faults are over, and what there is to say about it.
+func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
+	begins, ends := status.StartTime.Time, status.EndTime.Time
+	waited := w.Now.Sub(ends) - w.frozenSince(ends)
+	switch ill := status.Observed - status.Recovered; {
+	case !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
+	case w.Frozen || w.Answered.Before(ends):
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
+	case status.Injected == 0:
+		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.unseen(begins, ends)
+	case ill == 0 || waited >= recovery:
+		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
+			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
+	default:
+		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
 	}
 }
 

@@ -34,12 +34,7 @@ func whyUnready(pod *corev1.Pod) unreadyPod {
 		return unreadyPod{reason: cmp.Or(pod.Status.Reason, "Failed"), message: pod.Status.Message}
 	}
 	if pod.Spec.NodeName == "" {
-		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-				return unreadyPod{reason: cmp.Or(c.Reason, "NotScheduled"), message: c.Message}
-			}
-		}
-		return unreadyPod{reason: "NotScheduled", message: "The scheduler has not looked at the pod"}
+		return whyUnscheduled(pod)
 	}
 	starting := unreadyPod{reason: "NotStarted", message: "The kubelet has not started the pod", vague: true}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -55,6 +50,15 @@ func whyUnready(pod *corev1.Pod) unreadyPod {
 		}
 	}
 	return starting
+}
+
+func whyUnscheduled(pod *corev1.Pod) unreadyPod {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return unreadyPod{reason: cmp.Or(c.Reason, "NotScheduled"), message: c.Message}
+		}
+	}
+	return unreadyPod{reason: "NotScheduled", message: "The scheduler has not looked at the pod"}
 }
 
 // unreadyPods counts pods that were never Ready by their reason.

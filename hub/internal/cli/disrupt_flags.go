@@ -65,11 +65,24 @@ func (f *disruptFlags) add(command *cobra.Command) {
 	flags.VisitAll(func(flag *pflag.Flag) { f.all = append(f.all, flag) })
 }
 
+// validate returns what is wrong with flags that need or contradict each other.
+func (f *disruptFlags) validate() error {
+	switch {
+	case (f.mode == disrupt.ModeFixed || f.mode == disrupt.ModePercent) && f.value <= 0:
+		return cmdutil.Usage("--mode %s needs --value, more than 0", f.mode)
+	case len(f.faults) == 0 || f.duration == 0:
+		return cmdutil.Usage("want --fault and --for, or -f: see --help")
+	case f.machines != "" && f.machines == f.exclude:
+		return cmdutil.Usage("--selector and --exclude are the same: no Node would be hit")
+	}
+	return nil
+}
+
 // spec is what the flags say.
 func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 	spec := v1alpha1.NodeDisruptionSpec{Schedule: f.schedule}
-	if (f.mode == disrupt.ModeFixed || f.mode == disrupt.ModePercent) && f.value <= 0 {
-		return spec, cmdutil.Usage("--mode %s needs --value, more than 0", f.mode)
+	if err := f.validate(); err != nil {
+		return spec, err
 	}
 	spec.Seed, spec.Target.MachineDeployment, spec.Target.Zones = f.seed, f.deployment, f.zones
 	spec.Target.Mode, spec.Target.Value = f.mode, f.value
@@ -77,18 +90,12 @@ func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 		Duration: metav1.Duration{Duration: f.duration}, StartAfter: metav1.Duration{Duration: f.startAfter}, HealthyFor: metav1.Duration{Duration: f.healthyFor},
 		UnhealthyFor: metav1.Duration{Duration: f.unhealthyFor}, Jitter: metav1.Duration{Duration: f.jitter}, Repeat: f.repeat,
 	}
-	if len(f.faults) == 0 || f.duration == 0 {
-		return spec, cmdutil.Usage("want --fault and --for, or -f: see --help")
-	}
 	var err error
 	if spec.Target.MachineSelector, err = parseSelector("selector", f.machines); err != nil {
 		return spec, err
 	}
 	if spec.Target.Exclude, err = parseSelector("exclude", f.exclude); err != nil {
 		return spec, err
-	}
-	if f.machines != "" && f.machines == f.exclude {
-		return spec, cmdutil.Usage("--selector and --exclude are the same: no Node would be hit")
 	}
 	clusters, err := parseSelector("clusters", f.clusters)
 	if err != nil {

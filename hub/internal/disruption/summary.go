@@ -146,18 +146,24 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 		}
 		s.Message = fmt.Sprintf("%d of %d runs are over", over, s.Clusters)
 	default:
-		s.Phase = v1alpha1.NodeDisruptionCompleted
-		s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %d clusters", s.Injected, s.Selected, s.Observed, s.Recovered, s.Clusters)
-		if s.Verdict == v1alpha1.DisruptionUnknown {
-			s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
-		}
-		switch {
-		case s.Injected == 0:
-			// Whatever is expected of Nodes, nothing is shown by none.
-			s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no Node was disrupted"+firstFailure(s.Failures)
-		case s.Failed > 0 && s.Verdict == "":
-			s.Phase = v1alpha1.NodeDisruptionFailed
-			s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message
-		}
+		d.conclude()
+	}
+}
+
+// conclude is the phase of a disruption whose runs are all over, and what there is to say about it.
+func (d *Decision) conclude() {
+	s := &d.Status
+	s.Phase = v1alpha1.NodeDisruptionCompleted
+	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %d clusters", s.Injected, s.Selected, s.Observed, s.Recovered, s.Clusters)
+	if s.Verdict == v1alpha1.DisruptionUnknown {
+		s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
+	}
+	switch {
+	case s.Injected == 0:
+		// Whatever is expected of Nodes, nothing is shown by none.
+		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no Node was disrupted"+firstFailure(s.Failures)
+	case s.Failed > 0 && s.Verdict == "":
+		s.Phase = v1alpha1.NodeDisruptionFailed
+		s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message
 	}
 }

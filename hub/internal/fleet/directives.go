@@ -49,13 +49,13 @@ func checkDirectives(path string, value any) error {
 }
 
 func checkDirective(path, key string, value any) error {
-	switch {
-	case key == "$patch":
+	switch key {
+	case "$patch":
 		if word, is := value.(string); is && slices.Contains([]string{"merge", "replace", "delete"}, word) {
 			return nil
 		}
 		return fmt.Errorf("%s: want merge, replace or delete, got %v", path, value)
-	case key == "$retainKeys":
+	case "$retainKeys":
 		items, is := value.([]any)
 		if is && !slices.ContainsFunc(items, func(item any) bool { _, isText := item.(string); return !isText }) {
 			return nil

@@ -69,7 +69,7 @@ func (c *Controller) provenRecord(ctx context.Context, fleet *v1alpha1.MachineFl
 func wroteRecord(deployment metav1.Object) bool {
 	for _, entry := range deployment.GetManagedFields() {
 		if entry.Manager == string(fieldOwner) && entry.FieldsV1 != nil &&
-			bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:`+v1alpha1.FleetRecordAnnotation+`"`)) {
+			bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.FleetRecordAnnotation+`"`)) {
 			return true
 		}
 	}

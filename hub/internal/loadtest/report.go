@@ -75,10 +75,7 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 	case run.DecodeError != "":
 		return "the run cannot be decoded: " + run.DecodeError
 	case d.late && run.Spec.StartTime == nil && !slices.Contains(d.Start, run):
-		if cluster := w.clusters[run.Namespace]; cluster != nil && w.unfit(cluster) != "" {
-			return w.unfit(cluster)
-		}
-		return "it was not prepared when the test began: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
+		return w.whyUnprepared(run)
 	case run.Status.Failure != "":
 		return run.Status.Failure
 	case run.Status.Phase == v1alpha1.LoadTestFailed:
@@ -93,6 +90,14 @@ func (d *Decision) failureOf(w *view, run *v1alpha1.LoadTestRun) string {
 		return d.lost(w, run)
 	}
 	return d.notDisrupted(w, run)
+}
+
+// whyUnprepared says why a run had not begun with the others.
+func (w *view) whyUnprepared(run *v1alpha1.LoadTestRun) string {
+	if cluster := w.clusters[run.Namespace]; cluster != nil && w.unfit(cluster) != "" {
+		return w.unfit(cluster)
+	}
+	return "it was not prepared when the test began: " + cmp.Or(run.Status.Failure, run.Status.Message, "its agent has said nothing of it")
 }
 
 // apart says why a run was not together with the others; empty if it was, as far as is known. Times of begin are by the agents'

@@ -112,21 +112,27 @@ func (c *Controller) Reconcile(ctx context.Context, set *v1alpha1.MachineSet) (r
 		c.Sets.Done(set)
 	}
 	next = next.NoLaterThan(c.SafetyPeriod).NoLaterThan(s.counts.NextAvailable).NoLaterThan(decided.After).NoLaterThan(c.emitEvents(s, now))
-	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
-		next = next.NoLaterThan(wait)
-	}
-	if s.missing() > 0 && s.known.noRoom {
-		next = next.NoLaterThan(roomRecheck)
-	}
-	if s.missing() > 0 {
-		next = next.NoLaterThan(s.known.brake.verdict(replicas(set), now).after)
-	}
+	next = s.nextAttempt(next, now)
 	if !equality.Semantic.DeepEqual(before, &set.Status) {
 		wait := c.statusDelay(before, set, actErr, now)
 		next.DeferStatus = wait > 0
 		next = next.NoLaterThan(wait)
 	}
 	return next, actErr
+}
+
+// nextAttempt returns next, no later than what was put off may be tried again.
+func (s *scope) nextAttempt(next reconciler.Next, now time.Time) reconciler.Next {
+	if wait := s.known.updates.retryAt.Sub(now); len(s.outdated) > 0 && wait > 0 {
+		next = next.NoLaterThan(wait)
+	}
+	if s.missing() == 0 {
+		return next
+	}
+	if s.known.noRoom {
+		next = next.NoLaterThan(roomRecheck)
+	}
+	return next.NoLaterThan(s.known.brake.verdict(replicas(s.set), now).after)
 }
 
 // statusDelay returns how long a changed status has to wait; 0 means that it is written now. A set of a deployment changes all

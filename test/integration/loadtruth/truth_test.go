@@ -138,7 +138,7 @@ var _ = Describe("The report of a load test", func() {
 		}, "c1")
 		reaches(ctx, test, "c1", func(s *v1alpha1.LoadTestRunStatus) bool { return s.Progress.Step == "get" })
 		witness, wait := askAtFixedTimes(ctx, c1, 50*time.Millisecond, during-3*time.Second)
-		time.Sleep(time.Second)
+		<-time.After(time.Second) // Some requests before the outage.
 		stopFor(ctx, fleettest.TargetServer, c1, outage)
 		wait()
 		over(ctx, test)
@@ -192,7 +192,7 @@ var _ = Describe("The report of a load test", func() {
 					for _, pid := range pids {
 						_ = syscall.Kill(pid, signal)
 					}
-					time.Sleep(map[syscall.Signal]time.Duration{syscall.SIGSTOP: 900 * time.Millisecond, syscall.SIGCONT: 100 * time.Millisecond}[signal])
+					<-time.After(map[syscall.Signal]time.Duration{syscall.SIGSTOP: 900 * time.Millisecond, syscall.SIGCONT: 100 * time.Millisecond}[signal])
 				}
 			}
 		}()

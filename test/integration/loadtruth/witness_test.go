@@ -83,7 +83,7 @@ func askAtFixedTimes(ctx context.Context, member *localfleet.Member, period, dur
 		begin := time.Now()
 		for due := time.Duration(0); due < during; due += period {
 			at := begin.Add(due)
-			time.Sleep(time.Until(at))
+			<-time.After(time.Until(at))
 			all.Go(func() {
 				_ = member.Client.Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{})
 				w.mu.Lock()

@@ -27,7 +27,12 @@ func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
 	if r.Phase == RollingBack || r.Phase == RollbackFailed {
 		return r.endRollback(c.Observed, rules, in.Now)
 	}
-	healthy, empty := c.Observed.healthy(), c.Observed.Desired == 0
+	return in.end(in.soak(r, c.Observed), c, rules)
+}
+
+// soak starts a soak where a MachineDeployment is healthy, again where it got its first Machines, and ends one where it is not.
+func (in Input) soak(r Record, o Observed) Record {
+	healthy, empty := o.healthy(), o.Desired == 0
 	switch {
 	case healthy && (r.Phase != Soaking || r.Empty && !empty):
 		r.Phase, r.Since, r.Empty = Soaking, in.Now, empty
@@ -36,7 +41,7 @@ func (in Input) follow(c Cluster, rules rules, reopened bool) Record {
 	case r.Phase == Soaking:
 		r.Empty = empty
 	}
-	return in.end(r, c, rules)
+	return r
 }
 
 // end ends a phase that is over. That nothing was heard since a soak began is no success.

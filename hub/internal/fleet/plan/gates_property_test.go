@@ -37,9 +37,8 @@ type world struct {
 	// kept is what a hub stores of each rollout: nothing else is left after a restart. run counts the rollouts.
 	kept *keptRun
 	// proven are the promised mandatory groups that have been seen to prove the revision in this rollout.
-	proven    map[string]bool
-	revisions int
-	joined    int
+	proven map[string]bool
+	joined int
 }
 
 type keptRun struct {
