@@ -150,7 +150,10 @@ func LoadConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig of the hub's API server: name one with --kubeconfig or $KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("reading the kubeconfig of the hub's API server: %w", err)
 	}
 	return config, nil

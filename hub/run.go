@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,7 +70,7 @@ func Run(ctx context.Context, options Options) error {
 	defer served.close()
 	hub, err := newManager(options, served)
 	if err != nil {
-		return err
+		return explainMissingKinds(err)
 	}
 	if !options.NoLeaderElection {
 		if err := ensureNamespace(ctx, options); err != nil {
@@ -83,7 +84,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer exporter.Close(ctx, options.Logger)
 	if err := addControllers(hub, options, tracker, exporter.Tracers); err != nil {
-		return err
+		return explainMissingKinds(err)
 	}
 	if err := addTracker(hub, tracker); err != nil {
 		return err
@@ -102,6 +103,15 @@ func Run(ctx context.Context, options Options) error {
 	}
 	options.Logger.Info("Stopped hub")
 	return nil
+}
+
+// explainMissingKinds names the remedy where the API server does not serve a kind.
+func explainMissingKinds(err error) error {
+	if missing := (*meta.NoKindMatchError)(nil); errors.As(err, &missing) && missing.GroupKind.Group == v1alpha1.GroupVersion.Group {
+		return fmt.Errorf("the API server does not serve the kind %s: run hub install with the kubeconfig of an administrator, or install the chart of the hub, and start the hub again (%w)",
+			missing.GroupKind.Kind, err)
+	}
+	return err
 }
 
 func newManager(options Options, served *endpoints) (manager.Manager, error) {

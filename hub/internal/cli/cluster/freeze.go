@@ -74,7 +74,7 @@ func (o *freezeOptions) run(command *cobra.Command, hub *cmdutil.Hub, args []str
 func NewFreeze(hub *cmdutil.Hub) *cobra.Command {
 	o := &freezeOptions{}
 	command := &cobra.Command{
-		Use: "freeze (cluster|machinedeployment|machineset) NAME", Short: "Stop creating, replacing and deleting in a cluster, a MachineDeployment or a MachineSet", Long: freezeLong,
+		Use: "freeze (cluster|machinefleet|machinedeployment|machineset) NAME", Short: "Stop creating, replacing and deleting in a cluster, a MachineFleet, a MachineDeployment or a MachineSet", Long: freezeLong,
 		Example: `  # Nothing is created or deleted in cluster c1 until it is unfrozen
   kubectl hollow freeze cluster c1 --reason "storage maintenance until 18:00"
 
@@ -95,7 +95,7 @@ func NewFreeze(hub *cmdutil.Hub) *cobra.Command {
 func NewUnfreeze(hub *cmdutil.Hub) *cobra.Command {
 	o := &freezeOptions{}
 	command := &cobra.Command{
-		Use: "unfreeze (cluster|machinedeployment|machineset) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
+		Use: "unfreeze (cluster|machinefleet|machinedeployment|machineset) NAME", Short: "End a freeze that was ordered by hand", Long: unfreezeLong,
 		Example: `  kubectl hollow unfreeze cluster c1
   kubectl hollow unfreeze machinedeployment workers -n c1`,
 		ValidArgsFunction: hub.CompleteObjects(freezableKinds...),
