@@ -186,6 +186,12 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	marker := HaveField("Type", v1alpha1.MachineStaleCondition)
 	r.Eventually(stale).WithTimeout(2 * time.Minute).Should(ContainElement(marker))
 	r.Eventually(renew).WithTimeout(2 * time.Minute).Should(Equal("True " + v1alpha1.ReasonLeaseRenewed))
+	// The agent has looked, and says so.
+	r.Eventually(func() error {
+		renew()
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterTargetReachableCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
+		return r.direct.Status().Update(t.Context(), cluster)
+	}).WithTimeout(time.Minute).Should(Succeed())
 	r.Eventually(func() []metav1.Condition { renew(); return stale() }).WithTimeout(2 * time.Minute).ShouldNot(ContainElement(marker))
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }

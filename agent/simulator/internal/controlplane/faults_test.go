@@ -82,27 +82,34 @@ func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 // runsPod wants a pod to run on the podhost, also after the podhost was killed.
 func runsPod(t *testing.T, c *cluster, image string) {
 	t.Helper()
-	program, err := os.ReadFile("/bin/sleep")
-	if err != nil {
+	// In place of the program of a hollow node.
+	if err := os.WriteFile(filepath.Join(image, "hollow-node"), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(image, "sleep"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	const namespace = "hollowfleet"
 	admin := c.admin(t)
+	if _, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "sleeper"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sleeper", Labels: map[string]string{"hollowfleet.io/cluster-name": "c1", "hollowfleet.io/machine-name": "sleeper"}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(bool),
 			Tolerations:                  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers:                   []corev1.Container{{Name: "c", Image: "sleeper", Command: []string{"/sleep", "1000"}}},
+			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532))},
+			Containers: []corev1.Container{{
+				Name: "hollow-node", Image: "sleeper", Command: []string{"/hollow-node"},
+				Args:            []string{"--config-dir=/etc/hollow-node", "--state-dir=/var/lib/hollow-node", "--bind-address=$(POD_IP)", "--disruptions-file=/etc/disruptions/plan.json"},
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			}},
 		},
 	}
-	if _, err := admin.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	within(t, patience, "the pod is created", func() error { // The namespace's ServiceAccount comes by itself.
+		_, err := admin.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
 	running := func() error {
-		found, err := admin.CoreV1().Pods("default").Get(ctx, "sleeper", metav1.GetOptions{})
+		found, err := admin.CoreV1().Pods(namespace).Get(ctx, "sleeper", metav1.GetOptions{})
 		if err == nil && (found.Status.Phase != corev1.PodRunning || !found.Status.ContainerStatuses[0].Ready) {
 			err = fmt.Errorf("it is %s: %+v", found.Status.Phase, found.Status.ContainerStatuses)
 		}

@@ -23,6 +23,9 @@ var hollowArgs = []string{
 	"--config-dir=/etc/hollow-node", "--state-dir=/var/lib/hollow-node", "--bind-address=$(POD_IP)", "--disruptions-file=/etc/disruptions/plan.json",
 }
 
+// hollowMounts are where the volumes of a hollow-node are.
+var hollowMounts = []string{"/etc/hollow-node", "/var/lib/hollow-node", "/etc/disruptions"}
+
 // CheckHollowNode returns why a pod is not a hollow-node as an agent makes it in a namespace. What a podhost starts are processes of its
 // machine: a script, or the same program with other arguments, must not become one, whoever was allowed to create the pod.
 func CheckHollowNode(pod *corev1.Pod, namespace string) Refusals {
@@ -70,6 +73,13 @@ func (c *checker) checkHollowContainer(field string, container *corev1.Container
 	}
 	if len(container.Args) < len(hollowArgs)-1 || len(container.Args) > len(hollowArgs) || !slices.Equal(container.Args, hollowArgs[:len(container.Args)]) {
 		c.refuse(field+".args", "this podhost runs a hollow-node with the arguments of an agent only: %v", hollowArgs)
+	}
+	for i := range container.VolumeMounts {
+		mount := &container.VolumeMounts[i]
+		// Over its program, its own Secret would be run in its place.
+		if !slices.Contains(hollowMounts, mount.MountPath) || mount.SubPath != "" || mount.SubPathExpr != "" {
+			c.refuse(fmt.Sprintf("%s.volumeMounts[%d]", field, i), "a hollow-node has volumes at %v only, and no subPath", hollowMounts)
+		}
 	}
 	for _, variable := range container.Env {
 		if variable.Name != "POD_IP" || variable.ValueFrom == nil || variable.ValueFrom.FieldRef == nil || variable.ValueFrom.FieldRef.FieldPath != podIP {

@@ -57,6 +57,11 @@ func TestWhatIsNotAHollowNode(t *testing.T) {
 		},
 		"spec.containers[0].securityContext": func(p *corev1.Pod) { security(p).RunAsUser = ptr.To[int64](0) },
 		"spec.securityContext":               func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = ptr.To[int64](0) },
+		"spec.containers[0].volumeMounts[3]": func(p *corev1.Pod) {
+			main(p).VolumeMounts = append(main(p).VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/hollow-node", SubPath: "script"})
+		},
+		"spec.containers[0].volumeMounts[0]": func(p *corev1.Pod) { main(p).VolumeMounts[0].SubPath = "other" },
+		"spec.containers[0].volumeMounts[1]": func(p *corev1.Pod) { main(p).VolumeMounts[1].MountPath = "/hollow-node/" },
 		"spec.volumes[0]": func(p *corev1.Pod) {
 			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
 		},
