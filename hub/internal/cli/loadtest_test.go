@@ -209,11 +209,13 @@ func TestInterruptingEndsTheFollowingAndNotTheTest(t *testing.T) {
 
 func TestATestThatIsDeletedWhileItIsFollowedDoesNotContinue(t *testing.T) {
 	f := newFixture(t)
+	deleted := make(chan error, 1)
 	go func() {
 		f.whenMade()
-		f.Expect(f.client.Delete(t.Context(), f.loadTest())).To(Succeed())
+		deleted <- f.client.Delete(t.Context(), f.loadTest())
 	}()
 	r := f.hollow("loadtest run density --name NAME")
+	f.Expect(<-deleted).To(Succeed())
 	f.Expect(r.code).To(Equal(3))
 	f.Expect(r.errOut).To(And(ContainSubstring("loadtest "+f.name+" was deleted: the agents remove what its runs made"), Not(ContainSubstring("continues"))))
 }
