@@ -25,6 +25,11 @@ func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.Mach
 	if err := c.Live.List(ctx, list, client.InNamespace(deployment.Namespace)); err != nil {
 		return false, fmt.Errorf("listing machine sets to keep the replicas: %w", err)
 	}
+	for i := range list.Items {
+		if set := &list.Items[i]; set.NotDecoded() != "" && set.Labels[v1alpha1.MachineDeploymentNameLabel] == deployment.Name {
+			return true, nil // How large it is, is not known. It wakes the deployment when it can be decoded.
+		}
+	}
 	sets := slices.DeleteFunc(list.Items, func(set v1alpha1.MachineSet) bool { return !counts(&set, deployment) })
 	after := deployment.DeepCopy()
 	after.Spec.Replicas = new(machinestate.KeepReplicas(deployment, sizeOf(sets, deployment), deployment.Status.ObservedGeneration == 0))
@@ -36,7 +41,7 @@ func (c *Controller) fillReplicas(ctx context.Context, deployment *v1alpha1.Mach
 
 // counts tells whether set is the deployment's, or will be as soon as it is adopted.
 func counts(set *v1alpha1.MachineSet, deployment *v1alpha1.MachineDeployment) bool {
-	if set.DeletionTimestamp != nil || set.NotDecoded() != "" {
+	if set.DeletionTimestamp != nil {
 		return false
 	}
 	controller := metav1.GetControllerOf(set)

@@ -1,10 +1,13 @@
 package machinedeployment
 
 import (
+	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
@@ -65,6 +68,30 @@ func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 		f.rest()
 		f.Expect(uids(f.machines())).To(Equal(uids(old)))
 	})
+}
+
+// A set that cannot be decoded has an empty spec: it would count as one Machine.
+func TestReplicasAreNotFilledInWhileASetIsNotKnown(t *testing.T) {
+	unknown := false
+	f := newFixture(t, 4, nil)
+	f.rest()
+	f.direct = interceptor.NewClient(f.direct, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := c.List(ctx, list, options...)
+		if sets, is := list.(*v1alpha1.MachineSetList); is && unknown {
+			for i := range sets.Items {
+				sets.Items[i].Spec, sets.Items[i].DecodeError = v1alpha1.MachineSetSpec{}, "by the test"
+			}
+		}
+		return err
+	}})
+	f.control(f.direct)
+	f.update(leaveOut)
+	unknown = true
+	f.reconcile()
+	f.Expect(f.refresh().Spec.Replicas).To(BeNil())
+	unknown = false
+	f.reconcile()
+	f.Expect(f.refresh().Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
 }
 
 func TestReplicasOfANewDeployment(t *testing.T) {
