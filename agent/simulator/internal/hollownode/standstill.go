@@ -31,7 +31,7 @@ func (s *standstill) follow() {
 	for {
 		wait := time.Duration((0.5 + rand.Float64()) * float64(standstillWait)) //nolint:gosec // No secret.
 		due := time.Now().Add(wait)
-		time.Sleep(wait)
+		<-time.After(wait)
 		s.add(time.Since(due))
 	}
 }

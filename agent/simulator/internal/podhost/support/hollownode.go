@@ -65,6 +65,16 @@ func (c *checker) checkHollowVolumes() {
 }
 
 func (c *checker) checkHollowContainer(field string, container *corev1.Container) {
+	c.checkHollowCommand(field, container)
+	c.checkHollowMounts(field, container)
+	c.checkHollowEnvironment(field, container)
+	c.checkHollowProbes(field, container)
+	if !hasNoPrivileges(ptr.Deref(container.SecurityContext, corev1.SecurityContext{})) {
+		c.refuse(field+".securityContext", "a hollow-node has no privileges and no user beside the pod's")
+	}
+}
+
+func (c *checker) checkHollowCommand(field string, container *corev1.Container) {
 	if container.Name != hollowNode {
 		c.refuse(field+".name", "this podhost runs %s containers only", hollowNode)
 	}
@@ -74,13 +84,22 @@ func (c *checker) checkHollowContainer(field string, container *corev1.Container
 	if len(container.Args) < len(hollowArgs)-1 || len(container.Args) > len(hollowArgs) || !slices.Equal(container.Args, hollowArgs[:len(container.Args)]) {
 		c.refuse(field+".args", "this podhost runs a hollow-node with the arguments of an agent only: %v", hollowArgs)
 	}
+	if container.WorkingDir != "" || container.Lifecycle != nil {
+		c.refuse(field+".lifecycle", "a hollow-node has no hooks and no working directory of its own")
+	}
+}
+
+// checkHollowMounts refuses a volume over the program, whose Secret would be run in its place.
+func (c *checker) checkHollowMounts(field string, container *corev1.Container) {
 	for i := range container.VolumeMounts {
 		mount := &container.VolumeMounts[i]
-		// Over its program, its own Secret would be run in its place.
 		if !slices.Contains(hollowMounts, mount.MountPath) || mount.SubPath != "" || mount.SubPathExpr != "" {
 			c.refuse(fmt.Sprintf("%s.volumeMounts[%d]", field, i), "a hollow-node has volumes at %v only, and no subPath", hollowMounts)
 		}
 	}
+}
+
+func (c *checker) checkHollowEnvironment(field string, container *corev1.Container) {
 	for _, variable := range container.Env {
 		if variable.Name != "POD_IP" || variable.ValueFrom == nil || variable.ValueFrom.FieldRef == nil || variable.ValueFrom.FieldRef.FieldPath != podIP {
 			c.refuse(field+".env", "a hollow-node has the variable POD_IP of %s only", podIP)
@@ -89,9 +108,9 @@ func (c *checker) checkHollowContainer(field string, container *corev1.Container
 	if len(container.EnvFrom) > 0 {
 		c.refuse(field+".envFrom", "a hollow-node has the variable POD_IP of %s only", podIP)
 	}
-	if container.WorkingDir != "" || container.Lifecycle != nil {
-		c.refuse(field+".lifecycle", "a hollow-node has no hooks and no working directory of its own")
-	}
+}
+
+func (c *checker) checkHollowProbes(field string, container *corev1.Container) {
 	for name, probe := range map[string]*corev1.Probe{
 		"startupProbe": container.StartupProbe, "readinessProbe": container.ReadinessProbe, "livenessProbe": container.LivenessProbe,
 	} {
@@ -99,9 +118,9 @@ func (c *checker) checkHollowContainer(field string, container *corev1.Container
 			c.refuse(field+"."+name, "a hollow-node is probed on its own port %d only", hollownode.HealthPort)
 		}
 	}
-	security := ptr.Deref(container.SecurityContext, corev1.SecurityContext{})
-	if ptr.Deref(security.AllowPrivilegeEscalation, true) || security.RunAsUser != nil || security.RunAsGroup != nil || security.RunAsNonRoot != nil ||
-		security.Capabilities == nil || !slices.Contains(security.Capabilities.Drop, allCapabilities) {
-		c.refuse(field+".securityContext", "a hollow-node has no privileges and no user beside the pod's")
-	}
+}
+
+func hasNoPrivileges(security corev1.SecurityContext) bool {
+	return !ptr.Deref(security.AllowPrivilegeEscalation, true) && security.RunAsUser == nil && security.RunAsGroup == nil && security.RunAsNonRoot == nil &&
+		security.Capabilities != nil && slices.Contains(security.Capabilities.Drop, allCapabilities)
 }
