@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -120,60 +121,43 @@ func newCommand(ctx context.Context, logs io.Writer) *cobra.Command {
 }
 
 func newInstall(ctx context.Context) *cobra.Command {
-	var (
-		kubeconfig string
-		timeout    time.Duration
-	)
-	command := &cobra.Command{
+	return withServer(ctx, &cobra.Command{
 		Use: "install", Short: "Install or upgrade the kinds, namespace and roles that a hub needs",
 		Long: `Install applies Hollowfleet's CustomResourceDefinitions, the hub's namespace and service account, and the
 roles of hub and agents by server-side apply, and waits until the API server serves the kinds. It can be
 repeated: what is as wanted is left as it is. It needs an administrator's kubeconfig.`,
 		Example: "  hub install --kubeconfig admin.kubeconfig",
-		Args:    usage(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
-			config, err := hub.LoadConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			if err := hub.Install(ctx, config); err != nil {
-				return err
-			}
-			fmt.Fprintf(command.OutOrStdout(), "installed on %s\n", config.Host)
-			return nil
-		},
-	}
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
-	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time to wait for the API server")
-	return command
+	}, hub.Install, "installed on")
 }
 
 func newCheckUninstall(ctx context.Context) *cobra.Command {
-	var (
-		kubeconfig string
-		timeout    time.Duration
-	)
-	command := &cobra.Command{
+	return withServer(ctx, &cobra.Command{
 		Use: "check-uninstall", Short: "Fail if Clusters are left, which could not be deleted without a hub",
 		Long: `Check-uninstall lists the Clusters on the hub's API server and fails with exit code 1 if there are any. Helm runs it before it
 uninstalls the chart: without a hub nothing removes the finalizers of Clusters, so neither they nor the kinds could be deleted.`,
 		Example: "  hub check-uninstall --kubeconfig admin.kubeconfig",
-		Args:    usage(cobra.NoArgs),
-		RunE: func(command *cobra.Command, _ []string) error {
-			config, err := hub.LoadConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			if err := hub.CheckUninstall(ctx, config); err != nil {
-				return err
-			}
-			fmt.Fprintf(command.OutOrStdout(), "no Cluster is left on %s\n", config.Host)
-			return nil
-		},
+	}, hub.CheckUninstall, "no Cluster is left on")
+}
+
+// withServer lets a command do something on the hub's API server, and print done with the server's address afterwards.
+func withServer(ctx context.Context, command *cobra.Command, do func(context.Context, *rest.Config) error, done string) *cobra.Command {
+	var (
+		kubeconfig string
+		timeout    time.Duration
+	)
+	command.Args = usage(cobra.NoArgs)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		config, err := hub.LoadConfig(kubeconfig)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := do(ctx, config); err != nil {
+			return err
+		}
+		fmt.Fprintf(command.OutOrStdout(), "%s %s\n", done, config.Host)
+		return nil
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub's API server (default $KUBECONFIG, else the pod's service account)")
 	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time to wait for the API server")
