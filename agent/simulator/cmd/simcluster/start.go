@@ -106,7 +106,7 @@ func (f *startFlags) register(command *cobra.Command) {
 	}
 	set.StringArrayVar(&f.images, "image", nil, "an image NAME=DIR that the podhost can run: DIR plays its root file system (repeatable)")
 	set.StringVar(&options.PodhostNode, "podhost-node-name", "", "the name of the podhost's node (default NAME-podhost)")
-	set.StringVar(&f.podhostNamespace, "podhost-namespace", defaultPodhostNamespace, "the namespace whose hollow-node pods the podhost runs, as an agent makes them; it runs no other pod")
+	set.StringVar(&f.podhostNamespace, "podhost-namespace", defaultPodhostNamespace, "the namespace whose hollow-node pods the podhost runs, as an agent makes them; it runs no other pod, and only clients of group hollowfleet:agents may create pods there")
 	set.StringVar(&f.capacity, "podhost-capacity", "", "what pods may request of the podhost's node, such as cpu=4,memory=8Gi,pods=110 (default: 10 times the machine's CPUs, 4 times its memory and 1000 pods, because a hollow-node takes a fraction of what it requests)")
 }
 
@@ -139,6 +139,7 @@ func (f *startFlags) complete(command *cobra.Command) (controlplane.Options, err
 	if options.ExtraArgs[controlplane.Podhost], err = podhostArgs(f.images, f.capacity, f.podhostNamespace); err != nil {
 		return options, err
 	}
+	options.PodhostNamespace = f.podhostNamespace
 	if options.Executable, err = os.Executable(); err != nil {
 		return options, fmt.Errorf("finding this program: %w", err)
 	}

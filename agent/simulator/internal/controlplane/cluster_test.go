@@ -175,6 +175,11 @@ func (c *cluster) admin(t *testing.T) kubernetes.Interface {
 // as returns a client with a kubeconfig made by the program.
 func (c *cluster) as(t *testing.T, user string, groups ...string) kubernetes.Interface {
 	t.Helper()
+	return kubernetes.NewForConfigOrDie(c.config(t, c.kubeconfig(t, user, groups...)))
+}
+
+func (c *cluster) kubeconfig(t *testing.T, user string, groups ...string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"kubeconfig", "--data-dir", c.dir, "--user", user, "--ttl", "1h", "--out", file}
 	for _, group := range groups {
@@ -188,7 +193,7 @@ func (c *cluster) as(t *testing.T, user string, groups ...string) kubernetes.Int
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig has mode %o, want 600", info.Mode().Perm())
 	}
-	return kubernetes.NewForConfigOrDie(c.config(t, file))
+	return file
 }
 
 // status is what "status -o json" prints, with its exit code.

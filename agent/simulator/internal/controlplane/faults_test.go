@@ -17,6 +17,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/agent/simulator/internal/controlplane"
@@ -104,8 +105,10 @@ func runsPod(t *testing.T, c *cluster, image string) {
 			}},
 		},
 	}
+	letEdit(t, admin, namespace, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: agentsGroup})
+	agent := c.as(t, "hollowfleet-agent", agentsGroup)
 	within(t, patience, "the pod is created", func() error { // The namespace's ServiceAccount comes by itself.
-		_, err := admin.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := agent.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 	running := func() error {

@@ -59,6 +59,10 @@ func readManifest(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeManifest(content)
+}
+
+func decodeManifest(content []byte) ([]*unstructured.Unstructured, error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var objects []*unstructured.Unstructured
 	for {
@@ -91,6 +95,15 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 		return nil
 	}
 	begun := time.Now()
+	if err := s.applyObjects(ctx, s.manifests); err != nil {
+		return err
+	}
+	s.step("%d object(s) of manifests applied in %s", len(s.manifests), seconds(begun))
+	return nil
+}
+
+// applyObjects waits until the API server has taken all objects.
+func (s *supervisor) applyObjects(ctx context.Context, objects []*unstructured.Unstructured) error {
 	config, err := s.adminConfig()
 	if err != nil {
 		return err
@@ -100,7 +113,7 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.client.Discovery()))
-	for _, object := range s.manifests {
+	for _, object := range objects {
 		var last error
 		// An API server that has just started may not serve all kinds, or not have all namespaces yet.
 		err := wait.PollUntilContextCancel(ctx, objectPoll, true, func(ctx context.Context) (bool, error) {
@@ -118,7 +131,6 @@ func (s *supervisor) applyManifests(ctx context.Context) error {
 			return fmt.Errorf("applying %s %s of a manifest: %w", object.GetKind(), object.GetName(), errors.Join(err, last))
 		}
 	}
-	s.step("%d object(s) of manifests applied in %s", len(s.manifests), seconds(begun))
 	return nil
 }
 

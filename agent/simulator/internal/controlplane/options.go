@@ -89,6 +89,9 @@ type Options struct {
 	ChildArg   string
 	// PodhostNode is the podhost's node name, default "<name>-podhost".
 	PodhostNode string
+	// PodhostNamespace is the namespace whose pods the podhost runs. Only the agent, group hollowfleet:agents, may create pods there.
+	// Empty for a podhost that runs pods of all namespaces.
+	PodhostNamespace string
 	// Version is written to ready.json.
 	Version string
 	// Progress gets one line for each step.

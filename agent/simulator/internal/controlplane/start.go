@@ -87,7 +87,7 @@ func (s *supervisor) startInOrder(ctx context.Context) error {
 	jobs := []func() error{
 		func() error { return s.bringUp(ctx, ControllerManager) },
 		func() error { return s.bringUp(ctx, Scheduler) },
-		func() error { return s.bringUp(ctx, Podhost) },
+		func() error { return s.startPodhost(ctx) },
 		func() error { return s.allowKubeletAccess(ctx) },
 		func() error { return s.waitDefaultAccount(ctx) },
 		func() error { return s.applyManifests(ctx) },
