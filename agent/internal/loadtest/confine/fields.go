@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // serviceFields are the fields of a Service's spec that reach no further than its namespace.
@@ -49,11 +54,36 @@ func checkService(_ Limits, object map[string]any) error {
 	return nil
 }
 
-func checkSecret(_ Limits, object map[string]any) error {
+// checkCopies refuses annotations that are another program's. Programs that copy Secrets and ConfigMaps between namespaces act on
+// those of all namespaces: one annotation would write into a namespace that is not the run's, or read from it.
+func checkCopies(_ Limits, object map[string]any) error {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for _, key := range sortedKeys(annotations) {
+		domain, _, hasDomain := strings.Cut(key, "/")
+		if hasDomain && domain != v1alpha1.GroupVersion.Group && domain != "kubectl.kubernetes.io" {
+			return refuse("metadata.annotations["+key+"]", "programs that copy Secrets and ConfigMaps to other namespaces act on such annotations: leave it out, or use a key without a domain")
+		}
+	}
+	return nil
+}
+
+// checkJob refuses a Job that the controller of Kubernetes does not carry out.
+func checkJob(_ Limits, object map[string]any) error {
+	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
+		spec, _, _ := unstructured.NestedMap(object, path...)
+		if manager := spec["managedBy"]; !isUnset(manager) && manager != batchv1.JobControllerName {
+			return refuse(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: leave it out")
+		}
+	}
+	return nil
+}
+
+func checkSecret(l Limits, object map[string]any) error {
 	if kind := object["type"]; kind == string(corev1.SecretTypeServiceAccountToken) {
 		return refuse("type", "the API server would put a token of the cluster into such a Secret: use Opaque")
 	}
-	return nil
+	return checkCopies(l, object)
 }
 
 func checkStatefulSet(l Limits, object map[string]any) error {

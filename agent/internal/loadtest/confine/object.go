@@ -19,7 +19,7 @@ type kind struct {
 var (
 	workload = []string{"spec", "template"}
 	kinds    = map[schema.GroupVersionKind]kind{
-		core("ConfigMap"):             {},
+		core("ConfigMap"):             {check: checkCopies},
 		core("Secret"):                {check: checkSecret},
 		core("Service"):               {check: checkService},
 		core("LimitRange"):            {},
@@ -31,8 +31,8 @@ var (
 		apps("ReplicaSet"):            {hasPods: true, podTemplate: workload, pods: replicas},
 		apps("StatefulSet"):           {hasPods: true, podTemplate: workload, pods: replicas, check: checkStatefulSet},
 		apps("DaemonSet"):             {hasPods: true, podTemplate: workload},
-		batch("Job"):                  {hasPods: true, podTemplate: workload, pods: jobPods},
-		batch("CronJob"): {hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
+		batch("Job"):                  {hasPods: true, podTemplate: workload, pods: jobPods, check: checkJob},
+		batch("CronJob"): {check: checkJob, hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
 			job, _, _ := unstructured.NestedMap(spec, "jobTemplate", "spec")
 			return jobPods(job)
 		}},

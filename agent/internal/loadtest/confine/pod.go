@@ -143,7 +143,7 @@ func (l Limits) checkPod(at string, spec *corev1.PodSpec) error {
 	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil && *seconds > mostGraceSeconds {
 		return refuse(at+".terminationGracePeriodSeconds", "the removal of the run would wait %d seconds for its pods: %d at most", *seconds, mostGraceSeconds)
 	}
-	return nil
+	return checkAffinity(at, spec.Affinity)
 }
 
 // checkStandard holds a pod to the Pod Security Standard, as the API server does by the labels of the namespace: before the first
