@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -212,8 +213,7 @@ func (c *Controller) report(ctx context.Context, run *v1alpha1.NodeDisruptionRun
 	changed := run.DeepCopy()
 	changed.Status = status
 	// Another agent may have begun the run in the meantime: its choice must not be replaced.
-	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
-	if err := c.Hub.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+	if err := c.Hub.Status().Patch(ctx, changed, reconciler.MergeFromWithLock(run)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of node disruption run %s: %w", run.Name, err)
 	}
 	return nil
@@ -234,7 +234,7 @@ func (c *Controller) write(ctx context.Context, machine, plan string) error {
 			metav1.SetMetaDataAnnotation(&after.ObjectMeta, disrupt.Annotation, plan)
 		}
 		// A pod of that name that was made since has no disruption, or another one.
-		if err := c.Host.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if err := c.Host.Patch(ctx, after, reconciler.MergeFromWithLock(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing the plan of disruptions on pod %s: %w", before.Name, err)
 		}
 	}

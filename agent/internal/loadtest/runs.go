@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -99,8 +100,7 @@ func (c *Controller) write(ctx context.Context, run *v1alpha1.LoadTestRun, statu
 	changed := run.DeepCopy()
 	changed.Status = status
 	// Another agent may have taken the run over in the meantime: what it wrote must not be replaced.
-	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
-	if err := c.Hub.Status().Patch(ctx, changed, patch); err != nil {
+	if err := c.Hub.Status().Patch(ctx, changed, reconciler.MergeFromWithLock(run)); err != nil {
 		delete(c.known, run.UID)
 		return fmt.Errorf("writing the status: %w", err)
 	}
@@ -115,8 +115,7 @@ func (c *Controller) setFinalizer(ctx context.Context, run *v1alpha1.LoadTestRun
 		return nil
 	}
 	// A list of finalizers is replaced as a whole: that of another client must not be lost.
-	patch := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
-	if err := c.Hub.Patch(ctx, changed, patch); err != nil {
+	if err := c.Hub.Patch(ctx, changed, reconciler.MergeFromWithLock(run)); err != nil {
 		delete(c.known, run.UID)
 		return fmt.Errorf("writing the finalizer: %w", err)
 	}

@@ -105,7 +105,7 @@ func (c *Controller) recordJoinKey(ctx context.Context, cluster *v1alpha1.Cluste
 	}
 	recorded := cluster.DeepCopy()
 	recorded.Status.JoinKey = key
-	if err := c.Client.Status().Patch(ctx, recorded, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Status().Patch(ctx, recorded, reconciler.MergeFromWithLock(cluster)); err != nil {
 		return ignoreNotFound("recording the key of the agent that joins", err)
 	}
 	return nil
