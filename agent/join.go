@@ -83,7 +83,7 @@ func (a *agent) joining(ctx context.Context, store clientcert.Store, userAgent s
 	if err != nil {
 		return way{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
 	}
-	keeper, err := clientcert.New(clientcert.Options{
+	credentials, err := clientcert.New(clientcert.Options{
 		Cluster: a.ClusterName, Bootstrap: a.BootstrapKubeconfig, Store: store, Lifetime: a.CertificateLifetime,
 		Dial: func(config *rest.Config) (client.Client, error) {
 			own := rest.CopyConfig(config)
@@ -99,7 +99,7 @@ func (a *agent) joining(ctx context.Context, store clientcert.Store, userAgent s
 	if err != nil {
 		return way{}, err
 	}
-	return way{Source: keeper, server: server, follow: keeper.Run, waiting: keeper.Waiting}, nil
+	return way{Source: credentials, server: server, follow: credentials.Run, waiting: credentials.Waiting}, nil
 }
 
 // probeHub also says what the agent does about a credential that the hub does not know any more.
@@ -153,8 +153,8 @@ func (a *agent) claim(ctx context.Context) (identity string, predecessors []stri
 	}
 }
 
-// barred tells why this agent may not act now, however well the API servers are.
-func (a *agent) barred() (freeze.Blocker, bool) {
+// leaseBlocker tells why this agent may not act now, however well the API servers are.
+func (a *agent) leaseBlocker() (freeze.Blocker, bool) {
 	if reporter := a.reporter.Load(); reporter != nil {
 		return reporter.Blocked()
 	}

@@ -53,7 +53,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 	f.Expect(f.admin.Create(t.Context(), &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})).To(Succeed())
 	store, err := clientcert.NewDir(t.TempDir())
 	f.Expect(err).NotTo(HaveOccurred())
-	keeper, err := clientcert.New(clientcert.Options{
+	credentials, err := clientcert.New(clientcert.Options{
 		Cluster: cluster, Bootstrap: f.bootstrap(cluster), Store: store, Lifetime: 24 * time.Hour,
 		Dial: func(config *rest.Config) (client.Client, error) {
 			direct, err := clients.NewDirect(config)
@@ -67,7 +67,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 	f.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- keeper.Run(ctx) }()
+	go func() { ended <- credentials.Run(ctx) }()
 	defer func() {
 		cancel()
 		f.Eventually(ended).WithTimeout(agenttest.Wait).Should(Receive(BeNil()))
@@ -79,7 +79,7 @@ func credentialOf(t *testing.T, cluster string) *clientcmdapi.Config {
 	f.approve(csr)
 	var own *rest.Config
 	f.Eventually(func() (err error) {
-		own, _, err = keeper.Current()
+		own, _, err = credentials.Current()
 		return err
 	}).WithTimeout(agenttest.Wait).Should(Succeed(), "the agent does not get its certificate")
 

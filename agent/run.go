@@ -181,7 +181,7 @@ func (a *agent) connect(ctx context.Context) error {
 	a.monitor, err = freeze.NewMonitor(freeze.Options{
 		Probes:   probes,
 		Ordered:  a.hubProbe.Ordered,
-		Blockers: []freeze.BlockerFunc{a.denial.Blocked, a.versionSkew, a.hubIdentity.Blocked, a.barred},
+		Blockers: []freeze.BlockerFunc{a.denial.Blocked, a.versionSkew, a.hubIdentity.Blocked, a.leaseBlocker},
 		Relist:   true,
 		Policy:   freeze.Policy{After: a.FreezeAfter, Successes: DefaultThawSuccesses},
 		Interval: a.probeInterval(), FastInterval: min(fastProbe, a.probeInterval()), Timeout: a.probeTimeout(),
@@ -317,7 +317,7 @@ func (a *agent) waitUntilJoined(ctx context.Context) error {
 // missing says what the agent has to wait for, empty if nothing.
 func (a *agent) missing() string {
 	cluster := a.hubProbe.Cluster()
-	why, barred := a.barred()
+	why, blocked := a.leaseBlocker()
 	denied, out := a.denial.Blocked()
 	skew, skewed := a.versionSkew()
 	switch {
@@ -325,11 +325,11 @@ func (a *agent) missing() string {
 		return denied.Message
 	case skewed:
 		return skew.Message
-	case barred && why.Reason == v1alpha1.ReasonAnotherAgent:
+	case blocked && why.Reason == v1alpha1.ReasonAnotherAgent:
 		return why.Message
 	case a.way.waiting() != "":
 		return a.way.waiting()
-	case clusterstatus.Joined(cluster) && barred:
+	case clusterstatus.Joined(cluster) && blocked:
 		return why.Message
 	case clusterstatus.Joined(cluster):
 		return ""

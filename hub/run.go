@@ -89,7 +89,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := addTracker(hub, tracker); err != nil {
 		return err
 	}
-	if err := addSetback(hub, broken); err != nil {
+	if err := addRollbackWatcher(hub, broken); err != nil {
 		return err
 	}
 	served.readyz.Checks["cache"], served.readyz.Checks["undecodable-objects"] = cacheFilled(hub), tracker.Check
@@ -245,8 +245,8 @@ func testControllers(hub manager.Manager, live client.Reader, placements *placem
 	return []func(ctrl.Manager, controller.Options) error{disruptions.SetupWithManager, loads.SetupWithManager}, nil
 }
 
-// addSetback ends the hub when its API server goes back to an older state.
-func addSetback(hub manager.Manager, broken <-chan struct{}) error {
+// addRollbackWatcher ends the hub when its API server goes back to an older state.
+func addRollbackWatcher(hub manager.Manager, broken <-chan struct{}) error {
 	watcher, err := apirollback.New(apirollback.Deps{
 		Live: hub.GetAPIReader(), Informers: hub.GetCache(), Broken: broken, Clock: clock.RealClock{},
 		Log: hub.GetLogger().WithName("apirollback"),
@@ -255,7 +255,7 @@ func addSetback(hub manager.Manager, broken <-chan struct{}) error {
 		return err
 	}
 	if err := hub.Add(watcher); err != nil {
-		return fmt.Errorf("adding the watcher for setbacks: %w", err)
+		return fmt.Errorf("adding the watcher for an API server that goes back: %w", err)
 	}
 	return nil
 }

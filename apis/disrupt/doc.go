@@ -10,5 +10,6 @@
 //
 //	hit := disrupt.Selection{Seed: seed, Mode: disrupt.ModePercent, Value: 20}.Select(candidates)
 //	text, err := disrupt.Encode(disrupt.Plan{Entries: []disrupt.Entry{{Run: run.Name, UID: string(run.UID), …}}})
+//	plan, err = disrupt.Decode(text)
 //	active, next := disrupt.At(plan.Entries, node, now)
 package disrupt

@@ -96,7 +96,7 @@ type good struct {
 // New returns a Checker.
 func New(deps Deps) (*Checker, error) {
 	if deps.Target == nil || deps.Nodes == nil || deps.Host == nil || deps.HostNamespace == "" || deps.Cluster == nil || deps.Freeze == nil || deps.Clock == nil {
-		return nil, errors.New("the checker needs clients of target and host, the host's namespace, the cluster, the freeze state and a clock")
+		return nil, errors.New("checks.Deps: Target, Nodes, Host, HostNamespace, Cluster, Freeze and Clock are required")
 	}
 	return &Checker{Deps: deps}, nil
 }

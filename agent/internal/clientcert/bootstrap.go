@@ -168,7 +168,7 @@ func Server(ctx context.Context, path, cluster string, store Store) (string, err
 	}
 	contents, storeErr := store.Load(ctx)
 	if storeErr != nil {
-		return unknownServer, nil //nolint:nilerr // The store's server may be away. The keeper asks it again, and says so.
+		return unknownServer, nil //nolint:nilerr // The API server of the store may be away. The Manager asks it again, and says so.
 	}
 	if known := serverOf(contents[kubeconfigKey]); known != nil {
 		return known.Server, nil

@@ -142,15 +142,15 @@ func CheckIdentity(cluster string, is authenticationv1.UserInfo) error {
 }
 
 // requestToken gets a token of the agent's ServiceAccount.
-func (k *Manager) requestToken(ctx context.Context, hub client.Client) (*Credential, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: k.Cluster, Name: v1alpha1.AgentServiceAccount}}
+func (m *Manager) requestToken(ctx context.Context, hub client.Client) (*Credential, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: m.Cluster, Name: v1alpha1.AgentServiceAccount}}
 	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(k.Lifetime / time.Second))},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(m.Lifetime / time.Second))},
 	}
 	if err := hub.SubResource("token").Create(ctx, account, request); err != nil {
 		return nil, fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	taken, err := fromToken(k.Cluster, request.Status.Token)
+	taken, err := fromToken(m.Cluster, request.Status.Token)
 	if err != nil {
 		return nil, err
 	}

@@ -46,19 +46,19 @@ func NewFiles(path string, follow clock.WithTicker, log logr.Logger, accept func
 	return f, nil
 }
 
-// Current implements connect.Source.
+// Current implements clients.Source.
 func (f *Files) Current() (*rest.Config, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.config, f.version, nil
 }
 
-// Answered implements connect.Source: who keeps the files keeps the credential.
+// Answered implements clients.Source: who keeps the files keeps the credential.
 func (f *Files) Answered(uint64, int) {}
 
 // Run follows the files until ctx ends. Polling also sees what a mounted Secret does, which swaps directories.
 func (f *Files) Run(ctx context.Context) error {
-	ticker := f.clock.NewTicker(look)
+	ticker := f.clock.NewTicker(recheckInterval)
 	defer ticker.Stop()
 	for {
 		select {

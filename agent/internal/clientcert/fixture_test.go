@@ -46,7 +46,7 @@ type bed struct {
 	registry  *prometheus.Registry
 	metrics   *Metrics
 	log       *buffer
-	keeper    *Manager
+	manager   *Manager
 	stop      func()
 }
 
@@ -92,7 +92,7 @@ func newBed(t *testing.T) *bed {
 			b.stop()
 		}
 		if t.Failed() {
-			t.Logf("log of the keeper:\n%s", b.log)
+			t.Logf("log of the manager:\n%s", b.log)
 		}
 	})
 	return b
@@ -160,12 +160,12 @@ func (b *bed) run(change ...func(*Options)) {
 	for _, edit := range change {
 		edit(&options)
 	}
-	b.keeper, err = New(options)
+	b.manager, err = New(options)
 	b.Expect(err).NotTo(HaveOccurred())
-	keeper := b.keeper
+	manager := b.manager
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = keeper.Run(ctx) }()
+	go func() { defer close(done); _ = manager.Run(ctx) }()
 	b.stop = sync.OnceFunc(func() { cancel(); <-done })
 }
 
@@ -177,7 +177,7 @@ func (b *bed) dial(config *rest.Config) (client.Client, error) {
 	return direct.Ungated(clients.Credentials(b.cluster)), nil
 }
 
-// pass lets time pass for the keeper until check succeeds: at most as much as total, in steps.
+// pass lets time pass for the manager until check succeeds: at most as much as total, in steps.
 func (b *bed) pass(total, step time.Duration, check func() bool, what string, args ...any) {
 	b.t.Helper()
 	left := total
@@ -193,7 +193,7 @@ func (b *bed) pass(total, step time.Duration, check func() bool, what string, ar
 	}).WithTimeout(agenttest.Wait).WithPolling(10*time.Millisecond).Should(BeTrue(), what, args)
 }
 
-// soon lets enough time pass for a keeper to look again a few times, which makes no certificate old.
+// soon lets enough time pass for a manager to look again a few times, which makes no certificate old.
 func (b *bed) soon(check func() bool, what string, args ...any) {
 	b.t.Helper()
 	b.pass(30*time.Second, 200*time.Millisecond, check, what, args...)
@@ -201,10 +201,10 @@ func (b *bed) soon(check func() bool, what string, args ...any) {
 
 func (b *bed) waits(text string) {
 	b.t.Helper()
-	b.soon(func() bool { return bytes.Contains([]byte(b.keeper.Waiting()), []byte(text)) }, "the keeper waits for %q", text)
+	b.soon(func() bool { return bytes.Contains([]byte(b.manager.Waiting()), []byte(text)) }, "the manager waits for %q", text)
 }
 
-func (b *bed) ready() bool { return b.keeper.Waiting() == "" }
+func (b *bed) ready() bool { return b.manager.Waiting() == "" }
 
 // request returns the request that stands now, nil if there is none.
 func (b *bed) request() *certificatesv1.CertificateSigningRequest {
@@ -267,7 +267,7 @@ func (b *bed) accept() {
 	b.Expect(b.admin.Update(context.Background(), cluster)).To(Succeed())
 }
 
-// join brings the keeper to its first certificate.
+// join brings the manager to its first certificate.
 func (b *bed) join() {
 	b.t.Helper()
 	b.run()

@@ -11,78 +11,78 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// What the keeper holds, as the clients of the hub see it, from any goroutine.
+// What the clients of the hub see of a Manager, from any goroutine.
 
 // NotYetError says that there is no credential, and what is waited for.
 type NotYetError struct{ For string }
 
 func (e *NotYetError) Error() string { return "no credential for the hub yet: waiting for " + e.For }
 
-// Current implements connect.Source.
-func (k *Manager) Current() (*rest.Config, uint64, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.config == nil {
-		return nil, 0, &NotYetError{For: k.waiting}
+// Current implements clients.Source.
+func (m *Manager) Current() (*rest.Config, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.config == nil {
+		return nil, 0, &NotYetError{For: m.waiting}
 	}
-	return k.config, k.version, nil
+	return m.config, m.version, nil
 }
 
 // Waiting says what the agent waits for to get a credential, empty while it has one that is good as far as it knows.
-func (k *Manager) Waiting() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.config != nil && k.held != nil && !k.held.Refused && k.Clock.Now().Before(k.held.NotAfter) {
+func (m *Manager) Waiting() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.config != nil && m.held != nil && !m.held.Refused && m.Clock.Now().Before(m.held.NotAfter) {
 		return ""
 	}
-	return k.waiting
+	return m.waiting
 }
 
-// Answered implements connect.Source.
-func (k *Manager) Answered(version uint64, status int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if version != k.version || k.held == nil {
+// Answered implements clients.Source.
+func (m *Manager) Answered(version uint64, status int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version != m.version || m.held == nil {
 		return
 	}
-	refused := k.refusals.answered(status, k.Clock.Now())
-	if refused && !k.held.Refused {
-		k.wake()
+	refused := m.refusals.answered(status, m.Clock.Now())
+	if refused && !m.held.Refused {
+		m.wake()
 	}
-	k.held.Refused = refused
+	m.held.Refused = refused
 }
 
 // take makes the running clients use a credential that came at some time.
-func (k *Manager) take(taken Credential, at time.Time) {
-	held := &heldCredential{NotAfter: taken.NotAfter, RenewAt: renewalTime(taken.NotBefore, taken.NotAfter, at, k.Random())}
-	k.mu.Lock()
-	k.present, k.held, k.refusals = &taken, held, refusals{}
-	k.mu.Unlock()
-	k.publish(taken)
-	k.Metrics.holds(taken.NotAfter)
-	k.Log.Info("Holding a credential for the hub", "kind", string(taken.kind()), "expires", taken.NotAfter, "renewAt", held.RenewAt)
+func (m *Manager) take(taken Credential, at time.Time) {
+	held := &heldCredential{NotAfter: taken.NotAfter, RenewAt: renewalTime(taken.NotBefore, taken.NotAfter, at, m.Random())}
+	m.mu.Lock()
+	m.present, m.held, m.refusals = &taken, held, refusals{}
+	m.mu.Unlock()
+	m.publish(taken)
+	m.Metrics.holds(taken.NotAfter)
+	m.Log.Info("Holding a credential for the hub", "kind", string(taken.kind()), "expires", taken.NotAfter, "renewAt", held.RenewAt)
 }
 
 // publish gives the clients a new configuration.
-func (k *Manager) publish(taken Credential) {
-	config, err := restConfig(k.server, taken.authInfo())
+func (m *Manager) publish(taken Credential) {
+	config, err := restConfig(m.server, taken.authInfo())
 	if err != nil {
-		k.setWaiting("", fmt.Sprintf("Keeping the former configuration for the hub: %v", err))
+		m.setWaiting("", fmt.Sprintf("Keeping the former configuration for the hub: %v", err))
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.config, k.waiting = config, ""
-	k.version++
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.config, m.waiting = config, ""
+	m.version++
 }
 
-func (k *Manager) heldNow() *heldCredential {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.held == nil {
+func (m *Manager) heldNow() *heldCredential {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held == nil {
 		return nil
 	}
-	held := *k.held
+	held := *m.held
 	return &held
 }
 
@@ -114,14 +114,14 @@ func (r *refusals) answered(status int, now time.Time) (refused bool) {
 }
 
 // readBootstrap follows the bootstrap kubeconfig.
-func (k *Manager) readBootstrap() {
-	read, err := readBootstrap(k.Bootstrap, k.Cluster)
-	if read.token != k.bootstrap.token {
-		k.failures = 0
+func (m *Manager) readBootstrap() {
+	read, err := readBootstrap(m.Bootstrap, m.Cluster)
+	if read.token != m.bootstrap.token {
+		m.failures = 0
 	}
-	k.bootstrap, k.problem = read, err
-	if read.cluster != nil && !sameServer(read.cluster, k.server) {
-		k.moved(read.cluster)
+	m.bootstrap, m.problem = read, err
+	if read.cluster != nil && !sameServer(read.cluster, m.server) {
+		m.moved(read.cluster)
 	}
 }
 
@@ -131,79 +131,79 @@ func sameServer(a, b *clientcmdapi.Cluster) bool {
 }
 
 // moved takes in another address or authority of the hub.
-func (k *Manager) moved(to *clientcmdapi.Cluster) {
-	known := k.server != nil
-	k.server = to
-	k.servers++
-	if k.present == nil {
+func (m *Manager) moved(to *clientcmdapi.Cluster) {
+	known := m.server != nil
+	m.server = to
+	m.servers++
+	if m.present == nil {
 		return
 	}
 	if known {
-		k.Log.Info("Following the bootstrap kubeconfig to another server or certificate authority", "server", to.Server)
+		m.Log.Info("Following the bootstrap kubeconfig to another server or certificate authority", "server", to.Server)
 	}
-	k.publish(*k.present)
-	k.unsaved = true
+	m.publish(*m.present)
+	m.unsaved = true
 }
 
 // load reads the store, and takes a credential from there that is better than the present one: at the start, or
 // when another agent has renewed it.
-func (k *Manager) load(ctx context.Context) error {
-	contents, err := k.Store.Load(ctx)
+func (m *Manager) load(ctx context.Context) error {
+	contents, err := m.Store.Load(ctx)
 	if err != nil {
 		return err
 	}
-	k.contents = contents
-	stored, found, err := contents.credential(k.Cluster)
+	m.contents = contents
+	stored, found, err := contents.credential(m.Cluster)
 	switch {
 	case err != nil:
-		k.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: %v", k.Store, err))
+		m.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: %v", m.Store, err))
 		return nil
-	case !found || k.present != nil && !stored.NotAfter.After(k.present.NotAfter):
+	case !found || m.present != nil && !stored.NotAfter.After(m.present.NotAfter):
 		return nil
-	case k.problem == nil && k.bootstrap.kind != stored.kind():
-		k.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: it is a %s, and the bootstrap kubeconfig is for a %s", k.Store, stored.kind(), k.bootstrap.kind))
+	case m.problem == nil && m.bootstrap.kind != stored.kind():
+		m.setWaiting("", fmt.Sprintf("Ignoring the credential in %s: it is a %s, and the bootstrap kubeconfig is for a %s", m.Store, stored.kind(), m.bootstrap.kind))
 		return nil
 	}
-	if k.server == nil {
-		if k.server = serverOf(contents[kubeconfigKey]); k.server == nil {
-			return fmt.Errorf("reading where the hub is: there is a credential in %s, but no server: %w", k.Store, k.problem)
+	if m.server == nil {
+		if m.server = serverOf(contents[kubeconfigKey]); m.server == nil {
+			return fmt.Errorf("reading where the hub is: there is a credential in %s, but no server: %w", m.Store, m.problem)
 		}
 	}
-	k.Log.Info("Using the stored credential", "store", k.Store.String(), "kind", string(stored.kind()), "expires", stored.NotAfter)
-	k.take(stored, stored.NotBefore)
+	m.Log.Info("Using the stored credential", "store", m.Store.String(), "kind", string(stored.kind()), "expires", stored.NotAfter)
+	m.take(stored, stored.NotBefore)
 	return nil
 }
 
 // save stores the present credential, with what an agent needs that starts without a bootstrap kubeconfig.
-func (k *Manager) save(ctx context.Context) error {
-	kubeconfig, err := storedKubeconfig(k.server, k.present.kind())
+func (m *Manager) save(ctx context.Context) error {
+	kubeconfig, err := storedKubeconfig(m.server, m.present.kind())
 	if err != nil {
 		return err
 	}
-	contents := Contents{kubeconfigKey: kubeconfig, tokenKey: []byte(k.present.Token), certificateKey: k.present.Certificate, privateKeyKey: k.present.Key}
-	if err := k.Store.Save(ctx, contents); err != nil {
+	contents := Contents{kubeconfigKey: kubeconfig, tokenKey: []byte(m.present.Token), certificateKey: m.present.Certificate, privateKeyKey: m.present.Key}
+	if err := m.Store.Save(ctx, contents); err != nil {
 		return err
 	}
-	k.contents, k.unsaved = contents, false
+	m.contents, m.unsaved = contents, false
 	return nil
 }
 
 // keep stores the key of a request before the request is made.
-func (k *Manager) keep(ctx context.Context, pending []byte) error {
-	contents := maps.Clone(k.contents)
+func (m *Manager) keep(ctx context.Context, pending []byte) error {
+	contents := maps.Clone(m.contents)
 	contents[pendingKey] = pending
-	if err := k.Store.Save(ctx, contents); err != nil {
-		if k.present == nil {
+	if err := m.Store.Save(ctx, contents); err != nil {
+		if m.present == nil {
 			return err
 		}
-		k.goOn(err)
+		m.goOn(err)
 	}
-	k.contents = contents
+	m.contents = contents
 	return nil
 }
 
 // goOn says that the store fails. An agent that has a credential works and renews without it: waiting for a store
 // that stays away could cost it the way back to the hub.
-func (k *Manager) goOn(err error) {
-	k.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again: %v", err))
+func (m *Manager) goOn(err error) {
+	m.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again: %v", err))
 }

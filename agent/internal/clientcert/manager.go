@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// check is how often the bootstrap kubeconfig is looked at for another server or authority.
-	look = 5 * time.Second
+	// recheckInterval is how often the kubeconfig is read again, for another server or authority.
+	recheckInterval = 5 * time.Second
 	// longestRound bounds the requests of one round.
 	longestRound = 30 * time.Second
 )
@@ -34,8 +34,8 @@ const (
 type Options struct {
 	// Cluster is the agent's Cluster on the hub.
 	Cluster string
-	// bootstrapState is the path of the bootstrap kubeconfig. The hub's address and authority are always those that
-	// stand there now; without the file, those that were stored last.
+	// Bootstrap is the path of the bootstrap kubeconfig. The hub's address and authority are always those in this file;
+	// without the file, those that were stored last.
 	Bootstrap string
 	Store     Store
 	// Lifetime is asked for; the hub may grant a shorter one.
@@ -86,32 +86,32 @@ type Manager struct {
 func New(options Options) (*Manager, error) {
 	if options.Cluster == "" || options.Bootstrap == "" || options.Store == nil || options.Lifetime <= 0 ||
 		options.Dial == nil || options.Random == nil || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("a keeper of credentials needs a cluster, a bootstrap kubeconfig, a store, a lifetime, a dialer, a clock, a random source and metrics")
+		return nil, errors.New("clientcert.Options: Cluster, Bootstrap, Store, Lifetime, Dial, Random, Clock and Metrics are required")
 	}
-	k := &Manager{Options: options, poked: make(chan struct{}, 1), waiting: "the stored credential"}
-	k.requests = requests{keeper: k}
-	return k, nil
+	m := &Manager{Options: options, poked: make(chan struct{}, 1), waiting: "the stored credential"}
+	m.requests = requests{manager: m}
+	return m, nil
 }
 
 // wake makes Run look at once.
-func (k *Manager) wake() {
+func (m *Manager) wake() {
 	select {
-	case k.poked <- struct{}{}:
+	case m.poked <- struct{}{}:
 	default:
 	}
 }
 
 // Run keeps the credential until ctx ends.
-func (k *Manager) Run(ctx context.Context) error {
+func (m *Manager) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		wait := k.round(ctx)
+		wait := m.round(ctx)
 		if wait <= 0 {
 			continue
 		}
-		timer := k.Clock.NewTimer(wait)
+		timer := m.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-k.poked:
+		case <-m.poked:
 		case <-timer.C():
 		}
 		timer.Stop()
@@ -120,133 +120,133 @@ func (k *Manager) Run(ctx context.Context) error {
 }
 
 // round does what is to be done now and returns how long to wait for the next.
-func (k *Manager) round(parent context.Context) time.Duration {
+func (m *Manager) round(parent context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(parent, longestRound)
 	defer cancel()
-	k.readBootstrap()
-	held := k.heldNow()
-	if !renewalDue(held, k.Clock.Now()) && !k.unsaved {
-		return look
+	m.readBootstrap()
+	held := m.heldNow()
+	if !renewalDue(held, m.Clock.Now()) && !m.unsaved {
+		return recheckInterval
 	}
-	if err := k.load(ctx); err != nil {
-		if k.present == nil {
-			return k.failed(parent, err)
+	if err := m.load(ctx); err != nil {
+		if m.present == nil {
+			return m.failed(parent, err)
 		}
-		k.goOn(err)
+		m.goOn(err)
 	}
-	if k.unsaved {
-		if err := k.save(ctx); err != nil {
-			k.goOn(err)
+	if m.unsaved {
+		if err := m.save(ctx); err != nil {
+			m.goOn(err)
 		}
 	}
-	if held = k.heldNow(); !renewalDue(held, k.Clock.Now()) {
-		return look
+	if held = m.heldNow(); !renewalDue(held, m.Clock.Now()) {
+		return recheckInterval
 	}
-	as := identityToUse(held, bootstrapState{Given: k.problem == nil, Refused: k.spent != "" && k.spent == k.bootstrap.token}, k.Clock.Now())
-	taken, wait, err := k.ask(ctx, as)
+	as := identityToUse(held, bootstrapState{Given: m.problem == nil, Refused: m.spent != "" && m.spent == m.bootstrap.token}, m.Clock.Now())
+	taken, wait, err := m.ask(ctx, as)
 	switch {
 	case err != nil:
-		return k.refused(parent, as, err)
+		return m.refused(parent, as, err)
 	case taken == nil:
-		k.failures, k.spent = 0, ""
+		m.failures, m.spent = 0, ""
 		return wait
 	}
-	k.requests.done()
-	k.failures, k.spent = 0, ""
-	k.take(*taken, k.Clock.Now())
-	k.unsaved = true
-	if err := k.save(ctx); err != nil {
-		k.goOn(err)
+	m.requests.done()
+	m.failures, m.spent = 0, ""
+	m.take(*taken, m.Clock.Now())
+	m.unsaved = true
+	if err := m.save(ctx); err != nil {
+		m.goOn(err)
 	}
-	k.Metrics.ended(resultIssued)
-	return look
+	m.Metrics.ended(resultIssued)
+	return recheckInterval
 }
 
 // ask takes one step towards a new credential.
-func (k *Manager) ask(ctx context.Context, as hubIdentity) (taken *Credential, wait time.Duration, err error) {
-	config := k.config
+func (m *Manager) ask(ctx context.Context, as hubIdentity) (taken *Credential, wait time.Duration, err error) {
+	config := m.config
 	switch as {
 	case joiningIdentity:
-		config, err = restConfig(k.server, &clientcmdapi.AuthInfo{Token: k.bootstrap.token})
+		config, err = restConfig(m.server, &clientcmdapi.AuthInfo{Token: m.bootstrap.token})
 	case ownIdentity: // That is the present configuration.
 	case noIdentity:
-		err = fmt.Errorf("a new bootstrap kubeconfig: %w", k.problem)
+		err = fmt.Errorf("a new bootstrap kubeconfig: %w", m.problem)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	hub, err := k.dial(as, config)
+	hub, err := m.dial(as, config)
 	if err != nil {
 		return nil, 0, err
 	}
-	if k.kind() == serviceAccountToken {
-		taken, err = k.requestToken(ctx, hub)
+	if m.kind() == serviceAccountToken {
+		taken, err = m.requestToken(ctx, hub)
 		return taken, 0, err
 	}
-	return k.requests.step(ctx, hub, as)
+	return m.requests.step(ctx, hub, as)
 }
 
 // dial returns a client, the same one for as long as nothing has changed.
-func (k *Manager) dial(as hubIdentity, config *rest.Config) (client.Client, error) {
-	key := fmt.Sprint(as, " ", k.version, " ", k.servers, " ", config.BearerToken)
-	if k.dialed.client != nil && k.dialed.key == key {
-		return k.dialed.client, nil
+func (m *Manager) dial(as hubIdentity, config *rest.Config) (client.Client, error) {
+	key := fmt.Sprint(as, " ", m.version, " ", m.servers, " ", config.BearerToken)
+	if m.dialed.client != nil && m.dialed.key == key {
+		return m.dialed.client, nil
 	}
-	made, err := k.Dial(config)
+	made, err := m.Dial(config)
 	if err != nil {
 		return nil, err
 	}
-	k.dialed.client, k.dialed.key = made, key
+	m.dialed.client, m.dialed.key = made, key
 	return made, nil
 }
 
 // kind is that of the bootstrap token, or else of the credential that the agent has.
-func (k *Manager) kind() kind {
-	if k.problem != nil && k.present != nil {
-		return k.present.kind()
+func (m *Manager) kind() kind {
+	if m.problem != nil && m.present != nil {
+		return m.present.kind()
 	}
-	return k.bootstrap.kind
+	return m.bootstrap.kind
 }
 
 // refused takes in that the hub did not do what was asked with an identity.
-func (k *Manager) refused(ctx context.Context, as hubIdentity, err error) time.Duration {
+func (m *Manager) refused(ctx context.Context, as hubIdentity, err error) time.Duration {
 	if apierrors.IsUnauthorized(err) {
 		if as == ownIdentity {
-			k.Answered(k.version, http.StatusUnauthorized)
+			m.Answered(m.version, http.StatusUnauthorized)
 		} else {
-			k.spent = k.bootstrap.token
+			m.spent = m.bootstrap.token
 		}
 	}
-	k.Metrics.ended(resultError)
-	return k.failed(ctx, k.explain(as, err))
+	m.Metrics.ended(resultError)
+	return m.failed(ctx, m.explain(as, err))
 }
 
 // failed says why there is no new credential, and returns how long to wait.
-func (k *Manager) failed(ctx context.Context, err error) time.Duration {
-	k.failures++
+func (m *Manager) failed(ctx context.Context, err error) time.Duration {
+	m.failures++
 	if ctx.Err() == nil {
-		k.setWaiting(err.Error(), "Getting a credential for the hub failed; trying again")
+		m.setWaiting(err.Error(), "Getting a credential for the hub failed; trying again")
 	}
-	return retryDelay(k.failures, k.Random())
+	return retryDelay(m.failures, m.Random())
 }
 
 // setWaiting tells the log once of what is waited for, and keeps it for those who ask.
-func (k *Manager) setWaiting(waitingFor, message string) {
-	k.mu.Lock()
-	said := k.said == waitingFor+message
-	k.said = waitingFor + message
+func (m *Manager) setWaiting(waitingFor, message string) {
+	m.mu.Lock()
+	said := m.said == waitingFor+message
+	m.said = waitingFor + message
 	if waitingFor != "" {
-		k.waiting = waitingFor
+		m.waiting = waitingFor
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	if said {
 		return
 	}
 	if waitingFor == "" {
-		k.Log.Info(message)
+		m.Log.Info(message)
 		return
 	}
-	k.Log.Info(message, "Cluster", k.Cluster, "for", waitingFor)
+	m.Log.Info(message, "Cluster", m.Cluster, "for", waitingFor)
 }
 
 // Results of an attempt to get a credential.

@@ -7,7 +7,7 @@ import "time"
 // heldCredential is the credential that the agent has.
 type heldCredential struct {
 	NotAfter time.Time
-	// renewalTime is when it is to be renewed.
+	// RenewAt is when to renew it.
 	RenewAt time.Time
 	// Refused: the hub says that it does not know it (401), again and again.
 	Refused bool

@@ -31,7 +31,7 @@ const (
 
 // requests gets certificates through the one CertificateSigningRequest that the agent may have.
 type requests struct {
-	keeper *Manager
+	manager *Manager
 	// seen is the request that was seen last, since when by the agent's clock it has been as it is.
 	seen struct {
 		uid   types.UID
@@ -47,8 +47,8 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 	var cluster *v1alpha1.Cluster
 	if as == joiningIdentity {
 		cluster = &v1alpha1.Cluster{}
-		if err := hub.Get(ctx, client.ObjectKey{Name: r.keeper.Cluster}, cluster); err != nil {
-			return nil, 0, fmt.Errorf("getting Cluster %s: %w", r.keeper.Cluster, err)
+		if err := hub.Get(ctx, client.ObjectKey{Name: r.manager.Cluster}, cluster); err != nil {
+			return nil, 0, fmt.Errorf("getting Cluster %s: %w", r.manager.Cluster, err)
 		}
 	}
 	csr := &certificatesv1.CertificateSigningRequest{}
@@ -65,7 +65,7 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 	case removeRequest:
 		return nil, 0, r.remove(ctx, hub, csr, request)
 	case collectCertificate:
-		taken, err := fromCertificate(r.keeper.Cluster, csr.Status.Certificate, r.keeper.contents[pendingKey])
+		taken, err := fromCertificate(r.manager.Cluster, csr.Status.Certificate, r.manager.contents[pendingKey])
 		if err != nil {
 			// Nothing will come of it; a new one is asked for once this is gone.
 			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.remove(ctx, hub, csr, request)))
@@ -73,26 +73,26 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 		return &taken, 0, nil
 	case awaitRequest:
 	}
-	r.keeper.setWaiting(awaited(cluster, csr, request), "Waiting for a credential for the hub")
+	r.manager.setWaiting(awaited(cluster, csr, request), "Waiting for a credential for the hub")
 	return nil, r.untilNextLook(), nil
 }
 
-func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.keeper.Cluster }
+func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.manager.Cluster }
 
 // observe tells what has become of the request.
 func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *observedRequest {
 	if csr == nil {
 		return nil
 	}
-	state, now := stateOf(csr), r.keeper.Clock.Now()
-	mine := madeWith(csr.Spec.Request, r.keeper.contents[pendingKey])
+	state, now := stateOf(csr), r.manager.Clock.Now()
+	mine := madeWith(csr.Spec.Request, r.manager.contents[pendingKey])
 	if r.seen.uid != csr.UID || r.seen.state != state {
 		r.seen.uid, r.seen.state, r.seen.since = csr.UID, state, now
 		switch {
 		case mine && state == requestDenied:
-			r.keeper.Metrics.ended(resultDenied)
+			r.manager.Metrics.ended(resultDenied)
 		case mine && state == requestFailed:
-			r.keeper.Metrics.ended(resultFailed)
+			r.manager.Metrics.ended(resultFailed)
 		}
 	}
 	return &observedRequest{State: state, Mine: mine, Known: now.Sub(r.seen.since)}
@@ -125,12 +125,12 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 	if err != nil {
 		return fmt.Errorf("making a key: %w", err)
 	}
-	request, err := newRequest(r.keeper.Cluster, key)
+	request, err := newRequest(r.manager.Cluster, key)
 	if err != nil {
 		return err
 	}
 	// Stored first: a process that dies after the request was made goes on with it when it starts again.
-	if err := r.keeper.keep(ctx, key); err != nil {
+	if err := r.manager.keep(ctx, key); err != nil {
 		return err
 	}
 	csr := &certificatesv1.CertificateSigningRequest{
@@ -138,13 +138,13 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			ExpirationSeconds: ptr.To(int32(r.keeper.Lifetime / time.Second)),
+			ExpirationSeconds: ptr.To(int32(r.manager.Lifetime / time.Second)),
 		},
 	}
 	if err := hub.Create(ctx, csr); err != nil {
 		return fmt.Errorf("creating CertificateSigningRequest %s: %w", r.name(), err)
 	}
-	r.keeper.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.keeper.Lifetime)
+	r.manager.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.manager.Lifetime)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (r *requests) remove(ctx context.Context, hub client.Client, csr *certifica
 	case request.State == requestPending || request.State == requestApproved:
 		r.removed++
 	}
-	r.keeper.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.name(),
+	r.manager.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.name(),
 		"state", string(request.State), "own", request.Mine, "requester", csr.Spec.Username)
 	return nil
 }
@@ -184,7 +184,7 @@ func (r *requests) done() { r.removed, r.refusals = 0, 0 }
 
 // untilNextLook is how long to wait before the request is looked at again.
 func (r *requests) untilNextLook() time.Duration {
-	return min(max(r.keeper.Clock.Since(r.seen.since)/4, soonest), latest)
+	return min(max(r.manager.Clock.Since(r.seen.since)/4, soonest), latest)
 }
 
 // awaited says what a certificate request waits for. cluster is nil for a renewal.
@@ -214,19 +214,19 @@ func refusal(csr *certificatesv1.CertificateSigningRequest, of certificatesv1.Re
 }
 
 // explain says what a person can do about an error of the hub.
-func (k *Manager) explain(as hubIdentity, err error) error {
-	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s --again' and put it at %s", k.Cluster, k.Bootstrap)
+func (m *Manager) explain(as hubIdentity, err error) error {
+	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s --again' and put it at %s", m.Cluster, m.Bootstrap)
 	switch {
 	case as == noIdentity && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoToken)):
 		return fmt.Errorf("a bootstrap kubeconfig, because the hub does not accept the stored credential, if there is one: %s: %w", remedy, err)
 	case as == joiningIdentity && apierrors.IsUnauthorized(err):
-		return fmt.Errorf("a good join token: the hub does not know the one at %s; it has expired, was removed, or is for another hub: %s: %w", k.Bootstrap, remedy, err)
+		return fmt.Errorf("a good join token: the hub does not know the one at %s; it has expired, was removed, or is for another hub: %s: %w", m.Bootstrap, remedy, err)
 	case as == joiningIdentity && apierrors.IsForbidden(err):
-		return fmt.Errorf("the hub's permission: the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: %w", k.Bootstrap, k.Cluster, err)
+		return fmt.Errorf("the hub's permission: the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: %w", m.Bootstrap, m.Cluster, err)
 	case as == ownIdentity && apierrors.IsUnauthorized(err):
 		return fmt.Errorf("a new credential: the hub does not accept the present one: %w", err)
-	case k.kind() == serviceAccountToken && apierrors.IsNotFound(err):
-		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", k.Cluster, err)
+	case m.kind() == serviceAccountToken && apierrors.IsNotFound(err):
+		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", m.Cluster, err)
 	}
 	return fmt.Errorf("the hub: %w", clients.Diagnose(err))
 }

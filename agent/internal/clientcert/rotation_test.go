@@ -114,11 +114,11 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	// Without the bootstrap kubeconfig it asks with its own certificate each time. The agent's clock runs ahead of
 	// the hub's more and more, and in the end every certificate is one that has expired already by it.
 	b.Expect(os.Remove(b.path)).To(Succeed())
-	l := newTraffic(b, b.keeper)
+	l := newTraffic(b, b.manager)
 	b.Eventually(l.watched.Load).Should(BeNumerically(">", 0))
 
 	// The first one is not renewed before a quarter of its lifetime is left, and it is when a fifth is.
-	first := b.keeper.present
+	first := b.manager.present
 	lifetime := first.NotAfter.Sub(first.NotBefore)
 	b.clock.SetTime(first.NotAfter.Add(-lifetime*25/100 - time.Second))
 	b.Consistently(func() float64 { return b.counted(resultIssued) }).WithTimeout(time.Second).Should(Equal(1.0))
@@ -132,7 +132,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 		b.Expect(b.request().Spec.Username).To(Equal(v1alpha1.AgentUserPrefix+b.cluster), "asked for with its own certificate")
 		before := l.done.Load()
 		b.Eventually(l.done.Load).WithTimeout(agenttest.Wait).Should(BeNumerically(">", before+100), "requests go on")
-		b.clock.SetTime(b.keeper.heldNow().RenewAt)
+		b.clock.SetTime(b.manager.heldNow().RenewAt)
 	}
 	// The watch that began with the first certificate still brings events.
 	before := l.watched.Load()
@@ -144,10 +144,10 @@ func TestRotationFailsNoRequest(t *testing.T) {
 func TestACertificateThatIsNotRenewedInTimeIsAskedForUntilItComes(t *testing.T) {
 	b := newBed(t)
 	b.join()
-	b.clock.SetTime(b.keeper.heldNow().RenewAt)
+	b.clock.SetTime(b.manager.heldNow().RenewAt)
 	b.decide(certificatesv1.CertificateDenied, "Later", "not now")
 	b.soon(func() bool { return b.counted(resultDenied) == 1 }, "a denial")
-	config, _, err := b.keeper.Current()
+	config, _, err := b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(Succeed(), "the present one is used meanwhile")
 	b.approveAll()
@@ -170,14 +170,14 @@ func anyone(context.Context, *rest.Config) error { return nil }
 func TestRotatedAuthorityOfTheHub(t *testing.T) {
 	b := newBed(t)
 	b.join()
-	token := b.keeper.bootstrap.token
+	token := b.manager.bootstrap.token
 	followed := filepath.Join(b.dir, kubeconfigKey)
 	files, err := NewFiles(followed, b.clock, logr.Discard(), anyone)
 	b.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = files.Run(ctx) }()
-	loads := []*traffic{newTraffic(b, b.keeper), newTraffic(b, files)}
+	loads := []*traffic{newTraffic(b, b.manager), newTraffic(b, files)}
 
 	pki := filepath.Join(b.env.Cluster.Dir(), "pki")
 	oldCertificate, err := os.ReadFile(filepath.Join(pki, "kube-apiserver.crt"))
@@ -190,7 +190,7 @@ func TestRotatedAuthorityOfTheHub(t *testing.T) {
 		t.Helper()
 		b.bootstrapWith(token, ca)
 		b.soon(func() bool {
-			own, _, _ := b.keeper.Current()
+			own, _, _ := b.manager.Current()
 			other, _, _ := files.Current()
 			return bytes.Equal(own.CAData, ca) && bytes.Equal(other.CAData, ca)
 		}, "both follow the authorities; the one through what the other stores")

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrGated refuses a write that has to pass the freeze gate.
-var ErrGated = errors.New("only listed writes may bypass the freeze gate, and this is none of them")
+var ErrGated = errors.New("write is not on the list of writes allowed while frozen")
 
 // Allowance is what has to be written also while the agent is frozen.
 type Allowance []write

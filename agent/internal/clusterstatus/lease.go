@@ -122,7 +122,7 @@ func (r *Reporter) checkHub(ctx context.Context, cluster *v1alpha1.Cluster) erro
 // reportFrozen lets a frozen agent say so on the Cluster before it renews the Lease: a hub that hears the agent acts on what
 // stands there, and after a silence that is what the agent said before it.
 func (r *Reporter) reportFrozen(ctx context.Context, cluster *v1alpha1.Cluster) error {
-	if _, barred := r.HubIdentity.Blocked(); !barred && !r.Freeze().Frozen {
+	if _, blocked := r.HubIdentity.Blocked(); !blocked && !r.Freeze().Frozen {
 		return nil
 	}
 	now := r.Cluster()
@@ -159,7 +159,7 @@ func (r *Reporter) readLease(ctx context.Context, namespace string) error {
 // Release gives the Lease up, so that another agent need not wait until it expires. It is for an agent that has
 // stopped acting, and not to be called while Start runs.
 func (r *Reporter) Release(ctx context.Context) error {
-	if _, barred := r.leaseHolder.blocked(); barred || r.lease == nil {
+	if _, blocked := r.leaseHolder.blocked(); blocked || r.lease == nil {
 		return nil
 	}
 	next := r.lease.DeepCopy()
@@ -296,7 +296,7 @@ func (t *leaseHolder) lost() (to string, lost bool) {
 }
 
 // blocked tells why this agent may not act now.
-func (t *leaseHolder) blocked() (why freeze.Blocker, barred bool) {
+func (t *leaseHolder) blocked() (why freeze.Blocker, blocked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	until := t.renewed.Add(t.duration * 3 / 4)

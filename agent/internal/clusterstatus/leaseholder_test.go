@@ -88,8 +88,8 @@ func (c *contender) finish(r *register, answered bool) {
 }
 
 func (c *contender) acts() bool {
-	_, barred := c.blocked()
-	return !barred
+	_, blocked := c.blocked()
+	return !blocked
 }
 
 // However slow, cut off, suspended or wrong of clock they are: of several agents at most one acts.

@@ -37,7 +37,7 @@ const (
 	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Checks, Log and TenureChanged.
+// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Checks, Log and LeaseChanged.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -86,7 +86,7 @@ type HubIdentity interface {
 	Renewing(ctx context.Context, lease *coordinationv1.Lease)
 	Renewed(lease *coordinationv1.Lease)
 	// Blocked tells why the agent may not work for this hub.
-	Blocked() (why freeze.Blocker, barred bool)
+	Blocked() (why freeze.Blocker, blocked bool)
 	// Finding returns what waits for a person's acknowledgement, empty if nothing does.
 	Finding() (id string, known bool)
 }
@@ -110,13 +110,13 @@ type Reporter struct {
 func New(deps Deps) (*Reporter, error) {
 	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
 		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Holder == "" || deps.Clock == nil {
-		return nil, errors.New("the reporter needs a client, the cluster, the target, the capacity, the freeze state, the uptime, the identity of the hub, a holder and a clock")
+		return nil, errors.New("clusterstatus.Deps: Client, Cluster, Seen, Target, Capacity, Freeze, Changes, Uptime, HubIdentity, Holder and Clock are required")
 	}
 	return &Reporter{Deps: deps, leaseHolder: newLeaseHolder(deps.Holder, deps.Predecessors, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
 }
 
 // Blocked tells why this agent may not act now: because it does not hold the Lease.
-func (r *Reporter) Blocked() (why freeze.Blocker, barred bool) { return r.leaseHolder.blocked() }
+func (r *Reporter) Blocked() (why freeze.Blocker, blocked bool) { return r.leaseHolder.blocked() }
 
 // SawLease takes in the cluster's Lease as the hub's API server has just shown it to another part of this agent.
 func (r *Reporter) SawLease(lease *coordinationv1.Lease) { r.leaseHolder.observe(lease) }
@@ -139,7 +139,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			}
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
-				if _, barred := r.leaseHolder.blocked(); !barred {
+				if _, blocked := r.leaseHolder.blocked(); !blocked {
 					r.attempt(ctx, longestWrite, "Cluster status", r.writeNow)
 				}
 			}

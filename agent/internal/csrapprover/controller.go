@@ -63,7 +63,7 @@ type Controller struct{ Deps }
 func New(deps Deps) (*Controller, error) {
 	if deps.ClusterName == "" || deps.BootstrapUser == "" || deps.Hub == nil || deps.Target == nil || deps.TargetReader == nil ||
 		deps.ProviderID == nil || deps.TokenIDs == nil || deps.Metrics == nil {
-		return nil, errors.New("the approver needs a cluster name, the bootstrap user, clients, provider IDs, token IDs and metrics")
+		return nil, errors.New("csrapprover.Deps: ClusterName, BootstrapUser, Hub, Target, TargetReader, ProviderID, TokenIDs and Metrics are required")
 	}
 	return &Controller{Deps: deps}, nil
 }

@@ -43,9 +43,9 @@ const (
 
 // Drainer drains the Nodes of one cluster.
 type Drainer struct {
-	client kubernetes.Interface
-	clock  clock.PassiveClock
-	ledger freeze.Downtime
+	client   kubernetes.Interface
+	clock    clock.PassiveClock
+	downtime freeze.Downtime
 
 	mu sync.Mutex
 	// tried has, by the name of a Node that is being drained, the UIDs of its pods whose eviction the API server has
@@ -55,10 +55,10 @@ type Drainer struct {
 	refills map[string]*refills
 }
 
-// New returns a Drainer. Its client must be gated: each eviction passes the freeze gate. ledger tells which times do
+// New returns a Drainer. Its client must be gated: each eviction passes the freeze gate. downtime tells which times do
 // not count.
-func New(client kubernetes.Interface, clock clock.PassiveClock, ledger freeze.Downtime) *Drainer {
-	return &Drainer{client: client, clock: clock, ledger: ledger, tried: map[string]sets.Set[types.UID]{}, refills: map[string]*refills{}}
+func New(client kubernetes.Interface, clock clock.PassiveClock, downtime freeze.Downtime) *Drainer {
+	return &Drainer{client: client, clock: clock, downtime: downtime, tried: map[string]sets.Set[types.UID]{}, refills: map[string]*refills{}}
 }
 
 // Forget forgets a Node that is drained no more.
@@ -90,7 +90,9 @@ func (d *Drainer) triedOn(node string) sets.Set[types.UID] {
 	return d.tried[node]
 }
 
-func (d *Drainer) since(t time.Time) time.Duration { return d.clock.Since(t) - d.ledger.FrozenSince(t) }
+func (d *Drainer) since(t time.Time) time.Duration {
+	return d.clock.Since(t) - d.downtime.FrozenSince(t)
+}
 
 // Round evicts what can be evicted from node now, and returns what is left. The error of a freeze ends it.
 func (d *Drainer) Round(ctx context.Context, node *corev1.Node) (Round, error) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxIntervals bounds a ledger's memory. Beyond it the two oldest freezes become one, with the time between
+// maxIntervals bounds the memory of a downtime. Beyond it the two oldest freezes become one, with the time between
 // them: a deadline may come later for it and never sooner.
 const maxIntervals = 256
 
@@ -39,62 +39,62 @@ func newDowntime(now time.Time) downtime {
 }
 
 // record takes in what holds at now: frozen since a time, or thawed.
-func (l *downtime) record(frozen bool, since, now time.Time) {
+func (d *downtime) record(frozen bool, since, now time.Time) {
 	since, now = since.Round(0), now.Round(0)
 	switch {
-	case frozen && l.open.IsZero():
-		if last := l.intervals[len(l.intervals)-1].To; since.Before(last) {
+	case frozen && d.open.IsZero():
+		if last := d.intervals[len(d.intervals)-1].To; since.Before(last) {
 			since = last
 		}
-		l.open = since
-	case !frozen && !l.open.IsZero():
-		l.intervals = append(l.intervals, Interval{From: l.open, To: now})
-		l.open = time.Time{}
-		l.thaws++
-		if len(l.intervals) > maxIntervals {
-			l.intervals[1].From = l.intervals[0].From
-			l.intervals = l.intervals[1:]
+		d.open = since
+	case !frozen && !d.open.IsZero():
+		d.intervals = append(d.intervals, Interval{From: d.open, To: now})
+		d.open = time.Time{}
+		d.thaws++
+		if len(d.intervals) > maxIntervals {
+			d.intervals[1].From = d.intervals[0].From
+			d.intervals = d.intervals[1:]
 		}
 	}
 }
 
 // frozenSince returns how much of the time from t to now is frozen.
-func (l *downtime) frozenSince(t, now time.Time) time.Duration {
+func (d *downtime) frozenSince(t, now time.Time) time.Duration {
 	t, now = t.Round(0), now.Round(0)
 	var sum time.Duration
-	for _, i := range l.intervals {
-		sum += l.lost(i.From, i.To, t, now)
+	for _, i := range d.intervals {
+		sum += d.lost(i.From, i.To, t, now)
 	}
-	if !l.open.IsZero() {
-		sum += l.lost(l.open, now, t, now)
+	if !d.open.IsZero() {
+		sum += d.lost(d.open, now, t, now)
 	}
 	return sum
 }
 
-// lost is how long both [a, b] and [c, d] last, without the times in which others acted.
-func (l *downtime) lost(a, b, c, d time.Time) time.Duration {
-	a, b = shared(a, b, c, d)
-	return max(b.Sub(a)-l.others.within(a, b), 0)
+// lost is how long the overlap of [from, to] and [begin, end] lasts, without the times in which others acted.
+func (d *downtime) lost(from, to, begin, end time.Time) time.Duration {
+	from, to = shared(from, to, begin, end)
+	return max(to.Sub(from)-d.others.within(from, to), 0)
 }
 
 // thaw returns how many freezes have ended, and when the last one did; zero before the first.
-func (l *downtime) thaw() (number uint64, at time.Time) {
-	if l.thaws == 0 {
+func (d *downtime) thaw() (number uint64, at time.Time) {
+	if d.thaws == 0 {
 		return 0, time.Time{}
 	}
-	return l.thaws, l.intervals[len(l.intervals)-1].To
+	return d.thaws, d.intervals[len(d.intervals)-1].To
 }
 
 // last is how long the last freeze was that has ended.
-func (l *downtime) last() time.Duration {
-	if l.thaws == 0 {
+func (d *downtime) last() time.Duration {
+	if d.thaws == 0 {
 		return 0
 	}
-	i := l.intervals[len(l.intervals)-1]
+	i := d.intervals[len(d.intervals)-1]
 	return i.To.Sub(i.From)
 }
 
-// shared is what both [a, b] and [c, d] have; it ends before it begins if that is nothing.
+// shared is the overlap of [a, b] and [c, d]; it ends before it begins if there is none.
 func shared(a, b, c, d time.Time) (from, to time.Time) {
 	if c.After(a) {
 		a = c
@@ -105,7 +105,7 @@ func shared(a, b, c, d time.Time) (from, to time.Time) {
 	return a, b
 }
 
-// FrozenSince implements Ledger.
+// FrozenSince implements Downtime.
 func (m *Monitor) FrozenSince(t time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,21 +176,21 @@ func (s Uptime) within(a, b time.Time) time.Duration {
 }
 
 // remember takes in when others acted before this process did. Once it has thawed it knows better.
-func (l *downtime) remember(intervals Uptime, now time.Time) {
-	if l.thaws == 0 {
-		l.others = intervals.until(now.Round(0))
+func (d *downtime) remember(intervals Uptime, now time.Time) {
+	if d.thaws == 0 {
+		d.others = intervals.until(now.Round(0))
 	}
 }
 
 // uptimeUntil are those of others and of this process.
-func (l *downtime) uptimeUntil(now time.Time) Uptime {
-	intervals := l.others
-	for i, frozen := range l.intervals {
+func (d *downtime) uptimeUntil(now time.Time) Uptime {
+	intervals := d.others
+	for i, frozen := range d.intervals {
 		end := now.Round(0)
-		if i+1 < len(l.intervals) {
-			end = l.intervals[i+1].From
-		} else if !l.open.IsZero() {
-			end = l.open
+		if i+1 < len(d.intervals) {
+			end = d.intervals[i+1].From
+		} else if !d.open.IsZero() {
+			end = d.open
 		}
 		if frozen.To.Before(end) {
 			intervals = append(intervals[:len(intervals):len(intervals)], Interval{From: frozen.To, To: end})

@@ -12,7 +12,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
-func TestLedger(t *testing.T) {
+func TestDowntimeCountsWhatWasFrozen(t *testing.T) {
 	// The agent starts at 0 and thaws at 10, freezes from 100 to 130 and is frozen from 200 on; it is 220 now.
 	l := newDowntime(at(0))
 	l.record(true, at(0), at(5))
@@ -30,8 +30,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// However often an agent freezes, the ledger stays small, and what it forgets only moves deadlines back.
-func TestLedgerCountsEveryFreeze(t *testing.T) {
+// However often an agent freezes, the memory stays small, and what it forgets only moves deadlines back.
+func TestDowntimeCountsEveryFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, now, frozen := newDowntime(epoch), epoch, true
 		seconds := []bool{}
@@ -58,12 +58,12 @@ func TestLedgerCountsEveryFreeze(t *testing.T) {
 			t.Fatalf("frozen for %s, want %s", got, want)
 		}
 		if len(l.intervals) > maxIntervals {
-			t.Fatalf("the ledger holds %d intervals", len(l.intervals))
+			t.Fatalf("%d intervals are remembered", len(l.intervals))
 		}
 	})
 }
 
-func TestMonitorKeepsTheLedger(t *testing.T) {
+func TestMonitorRecordsItsDowntime(t *testing.T) {
 	w := newWorld(t)
 	born := w.clock.Now()
 	answer := func(err error) {

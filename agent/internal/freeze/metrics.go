@@ -29,10 +29,10 @@ type Metrics struct {
 	refused *prometheus.CounterVec
 	limited prometheus.Counter
 
-	// barred are the reasons of bars that were shown; shown is the state that was shown last, and at when.
-	barred map[string]bool
-	shown  State
-	at     time.Time
+	// blocked are the reasons of Blockers that were shown; shown is the state that was shown last, and at when.
+	blocked map[string]bool
+	shown   State
+	at      time.Time
 }
 
 // NewMetrics registers the metrics.
@@ -66,13 +66,13 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "hollowfleet_thaw_limited_machines_total",
 			Help: "Machines that had to wait before they were drained or removed, because of the limit after a thaw.",
 		}),
-		barred: map[string]bool{},
+		blocked: map[string]bool{},
 	}
 	for _, reason := range []string{
 		v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonDenied, v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonRelisting,
 		v1alpha1.ReasonVersionSkew, v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
 	} {
-		m.barred[reason] = true
+		m.blocked[reason] = true
 	}
 	registerer.MustRegister(m.frozen, m.since, m.seconds, m.freezes, m.probes, m.refused, m.limited)
 	return m
@@ -91,10 +91,10 @@ func (m *Metrics) show(state State, now time.Time) {
 	}
 	m.set(clusterScope, v1alpha1.ReasonManualFreeze, state.Ordered)
 	holds := map[string]bool{}
-	for _, bar := range state.Bars {
-		holds[bar.Reason], m.barred[bar.Reason] = true, true
+	for _, blocker := range state.Blockers {
+		holds[blocker.Reason], m.blocked[blocker.Reason] = true, true
 	}
-	for reason := range m.barred {
+	for reason := range m.blocked {
 		m.set(agentScope, reason, holds[reason])
 	}
 	m.count(state, now)
@@ -154,8 +154,8 @@ func (s State) text() string {
 	if s.Ordered {
 		fmt.Fprintf(&b, "%-7s %s: a person wants the freeze\n", clusterScope, v1alpha1.ReasonManualFreeze)
 	}
-	for _, bar := range s.Bars {
-		fmt.Fprintf(&b, "%-7s %s since %s: %s\n", agentScope, bar.Reason, bar.Since.UTC().Format(time.RFC3339), bar.Message)
+	for _, blocker := range s.Blockers {
+		fmt.Fprintf(&b, "%-7s %s since %s: %s\n", agentScope, blocker.Reason, blocker.Since.UTC().Format(time.RFC3339), blocker.Message)
 	}
 	for _, e := range s.Endpoints {
 		fmt.Fprintf(&b, "%-7s %-12s last probe %s at %s", e.Scope, e.Reason, e.LastOutcome, e.LastProbe.UTC().Format(time.RFC3339))

@@ -64,8 +64,8 @@ type Blocker struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// BlockerFunc tells whether a Blocker holds now. It must not ask the Monitor anything.
-type BlockerFunc func() (why Blocker, barred bool)
+// BlockerFunc returns the Blocker that applies now, if one does. It must not ask the Monitor anything.
+type BlockerFunc func() (why Blocker, blocked bool)
 
 // Monitor knows whether the agent is frozen.
 type Monitor struct {
@@ -92,13 +92,13 @@ type Monitor struct {
 // NewMonitor returns a Monitor that is frozen. Start makes it probe.
 func NewMonitor(options Options) (*Monitor, error) {
 	if options.Probes[Hub] == nil || options.Probes[Target] == nil {
-		return nil, errors.New("a freeze monitor needs probes of hub and target")
+		return nil, errors.New("freeze.Options: Probes of Hub and Target are required")
 	}
 	if options.Policy.After <= 0 || options.Policy.Successes < 1 {
-		return nil, fmt.Errorf("a freeze monitor needs a positive policy, got %+v", options.Policy)
+		return nil, fmt.Errorf("freeze.Options: Policy needs After and Successes above 0, got %+v", options.Policy)
 	}
 	if options.Interval <= 0 || options.FastInterval <= 0 || options.Timeout <= 0 || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("a freeze monitor needs intervals, a timeout, a clock and metrics")
+		return nil, errors.New("freeze.Options: Interval, FastInterval, Timeout, Clock and Metrics are required")
 	}
 	m := &Monitor{options: options, endpoints: map[Scope]*endpoint{}, observed: make(chan struct{}, 1), downtime: newDowntime(options.Clock.Now())}
 	for scope := range options.Probes {
@@ -167,7 +167,7 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	return m.options.FastInterval
 }
 
-// Look makes the monitor tell of a change that no probe brings, such as one of a Barrier.
+// Look makes the monitor tell of a change that no probe brings, such as that a Blocker no longer applies.
 func (m *Monitor) Look() {
 	select {
 	case m.observed <- struct{}{}:

@@ -157,7 +157,7 @@ func TestMonitor(t *testing.T) {
 
 func TestMonitorNeedsBothProbes(t *testing.T) {
 	_, err := NewMonitor(Options{Probes: map[Scope]Probe{Hub: func(context.Context) error { return nil }}, Policy: testPolicy})
-	NewWithT(t).Expect(err).To(MatchError("a freeze monitor needs probes of hub and target"))
+	NewWithT(t).Expect(err).To(MatchError("freeze.Options: Probes of Hub and Target are required"))
 }
 
 func TestMetrics(t *testing.T) {
@@ -213,5 +213,5 @@ func TestFrozenz(t *testing.T) {
 	g.Expect(state.Frozen).To(BeTrue())
 	g.Expect(state.Endpoints).To(HaveLen(2))
 	g.Expect(state.Ordered).To(BeTrue())
-	g.Expect(state.Bars).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonLeaseNotHeld)))
+	g.Expect(state.Blockers).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonLeaseNotHeld)))
 }

@@ -17,8 +17,8 @@ type State struct {
 	Since time.Time `json:"since,omitzero"`
 	// Ordered: a person wants the freeze, whatever the API servers are like.
 	Ordered bool `json:"ordered"`
-	// Blockers are those that hold, whether they explain the freeze or not.
-	Bars      []Blocker        `json:"bars,omitempty"`
+	// Blockers are those that apply, whether they explain the freeze or not.
+	Blockers  []Blocker        `json:"bars,omitempty"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
@@ -45,7 +45,7 @@ func (m *Monitor) State() State {
 	return m.state(m.options.Clock.Now())
 }
 
-// state computes the state at now, and enters it in the ledger.
+// state computes the state at now, and records it in the downtime.
 func (m *Monitor) state(now time.Time) State {
 	state := State{Reason: v1alpha1.ReasonNotFrozen}
 	for _, scope := range scopes {
@@ -80,12 +80,12 @@ func (m *Monitor) state(now time.Time) State {
 // agent which stands by for another one need not get as far as seeing it, and that one which the hub has shut out
 // cannot.
 func (m *Monitor) blocker(state *State) {
-	for _, barrier := range m.options.Blockers {
-		why, barred := barrier()
-		if !barred {
+	for _, find := range m.options.Blockers {
+		why, blocked := find()
+		if !blocked {
 			continue
 		}
-		state.Bars = append(state.Bars, why)
+		state.Blockers = append(state.Blockers, why)
 		standsBy := why.Reason == v1alpha1.ReasonAnotherAgent && state.Reason == v1alpha1.ReasonStarting
 		shutOut := why.Reason == v1alpha1.ReasonDenied && state.Reason == v1alpha1.ReasonHubUnreachable
 		switch {
@@ -198,10 +198,8 @@ func messageOf(status EndpointStatus) string {
 	return message
 }
 
-// Between the end of the last cause of a freeze and the thaw the world is listed anew: what the agent knows may be
-// From before the freeze. The causes are numbered, so that a list from before the last one does not count.
-
-// relist keeps the freeze up until the world was listed since its last cause.
+// relist keeps the agent frozen until it has listed everything since the last cause of the freeze: what it knows may be from
+// before the freeze. The causes are numbered, so that a list from before the last one does not count.
 func (m *Monitor) relist(state *State) {
 	if !m.options.Relist {
 		return
@@ -221,7 +219,7 @@ func (m *Monitor) relist(state *State) {
 	if m.listing != "" {
 		why.Message = m.listing
 	}
-	state.Bars = append(state.Bars, why)
+	state.Blockers = append(state.Blockers, why)
 	state.Frozen, state.Reason, state.Message, state.Since = true, why.Reason, why.Message, why.Since
 }
 

@@ -16,7 +16,7 @@ type ThawLimiterOptions struct {
 	// after each thaw.
 	PerMinute int
 	Period    time.Duration
-	// Thaw tells the number and time of the last thaw, and Ledger which times do not count.
+	// Thaw returns the number and time of the last thaw, and Downtime which times do not count.
 	Thaw     func() (number uint64, at time.Time)
 	Downtime Downtime
 	Clock    clock.PassiveClock
@@ -50,7 +50,7 @@ type turn struct {
 // NewThawLimiter returns a ThawLimiter.
 func NewThawLimiter(options ThawLimiterOptions) (*ThawLimiter, error) {
 	if options.PerMinute < 1 || options.Period <= 0 || options.Thaw == nil || options.Downtime == nil || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("a pace needs a number, a period, the thaws, a ledger, a clock and metrics")
+		return nil, errors.New("freeze.ThawLimiterOptions: PerMinute, Period, Thaw, Downtime, Clock and Metrics are required")
 	}
 	return &ThawLimiter{ThawLimiterOptions: options, turns: map[types.UID]turn{}}, nil
 }
@@ -58,80 +58,80 @@ func NewThawLimiter(options ThawLimiterOptions) (*ThawLimiter, error) {
 // Take is asked before the first step that takes something from a Machine. It returns how long that has to wait,
 // 0 when it may be done, and how much of the past this Machine has waited, which counts for none of its deadlines.
 // Once let through, a Machine need not wait again before the next thaw.
-func (p *ThawLimiter) Take(machine types.UID) (wait, waited time.Duration) {
-	number, at := p.Thaw()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.Clock.Now()
-	mine, known := p.turns[machine]
-	if left := p.Period - Passed(at, now); number > 0 && left > 0 {
-		wait = min(p.limit(&mine, number, now), left)
+func (l *ThawLimiter) Take(machine types.UID) (wait, waited time.Duration) {
+	number, at := l.Thaw()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Clock.Now()
+	mine, known := l.turns[machine]
+	if left := l.Period - Passed(at, now); number > 0 && left > 0 {
+		wait = min(l.limit(&mine, number, now), left)
 		known = true
 	}
 	if wait == 0 && !mine.asked.IsZero() {
-		mine.waited, mine.asked = mine.waited+p.counted(mine.asked, now), time.Time{}
+		mine.waited, mine.asked = mine.waited+l.counted(mine.asked, now), time.Time{}
 	}
 	if known {
-		p.turns[machine] = mine
+		l.turns[machine] = mine
 	}
 	waited = mine.waited
 	if !mine.asked.IsZero() {
-		waited += p.counted(mine.asked, now)
+		waited += l.counted(mine.asked, now)
 	}
 	return wait, waited
 }
 
 // Created is told of a Machine whose first instance is made now. It need not wait before the next thaw.
-func (p *ThawLimiter) Created(machine types.UID) {
-	number, at := p.Thaw()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if Passed(at, p.Clock.Now()) >= p.Period {
+func (l *ThawLimiter) Created(machine types.UID) {
+	number, at := l.Thaw()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if Passed(at, l.Clock.Now()) >= l.Period {
 		return
 	}
-	mine := p.turns[machine]
+	mine := l.turns[machine]
 	mine.let = number
-	p.turns[machine] = mine
+	l.turns[machine] = mine
 }
 
 // limit lets a Machine through after a thaw, or says how long it has to wait.
-func (p *ThawLimiter) limit(mine *turn, thaw uint64, now time.Time) (wait time.Duration) {
+func (l *ThawLimiter) limit(mine *turn, thaw uint64, now time.Time) (wait time.Duration) {
 	if mine.let == thaw {
 		return 0
 	}
 	if mine.thaw != thaw {
-		p.place(mine, thaw, now)
+		l.place(mine, thaw, now)
 	}
-	p.let = lastMinute(p.let, now)
+	l.let = lastMinute(l.let, now)
 	if wait = mine.at.Sub(now); wait <= 0 {
 		// Others may have come too late for their places.
-		wait = p.next(p.let, now).Sub(now)
+		wait = l.next(l.let, now).Sub(now)
 	}
 	if wait <= 0 {
-		p.let, mine.let = append(p.let, now), thaw
+		l.let, mine.let = append(l.let, now), thaw
 		return 0
 	}
 	if mine.asked.IsZero() {
 		mine.asked = now
-		p.Metrics.limited.Inc()
+		l.Metrics.limited.Inc()
 	}
 	return wait
 }
 
 // place tells a Machine when it may expect to be let through.
-func (p *ThawLimiter) place(mine *turn, thaw uint64, now time.Time) {
-	if p.thaw != thaw {
+func (l *ThawLimiter) place(mine *turn, thaw uint64, now time.Time) {
+	if l.thaw != thaw {
 		// Who has not been let through yet asks again.
-		p.thaw, p.places = thaw, slices.Clone(lastMinute(p.let, now))
+		l.thaw, l.places = thaw, slices.Clone(lastMinute(l.let, now))
 	}
-	p.places = lastMinute(p.places, now)
-	mine.thaw, mine.at = thaw, p.next(p.places, now)
-	p.places = append(p.places, mine.at)
+	l.places = lastMinute(l.places, now)
+	mine.thaw, mine.at = thaw, l.next(l.places, now)
+	l.places = append(l.places, mine.at)
 }
 
 // next is when one more may follow on times, which are in order.
-func (p *ThawLimiter) next(times []time.Time, now time.Time) time.Time {
-	if before := len(times) - p.PerMinute; before >= 0 {
+func (l *ThawLimiter) next(times []time.Time, now time.Time) time.Time {
+	if before := len(times) - l.PerMinute; before >= 0 {
 		return times[before].Add(time.Minute)
 	}
 	return now
@@ -143,13 +143,13 @@ func lastMinute(times []time.Time, now time.Time) []time.Time {
 }
 
 // counted is the time since a Machine asked that was not frozen.
-func (p *ThawLimiter) counted(asked, now time.Time) time.Duration {
-	return max(Passed(asked, now)-p.Downtime.FrozenSince(asked), 0)
+func (l *ThawLimiter) counted(asked, now time.Time) time.Duration {
+	return max(Passed(asked, now)-l.Downtime.FrozenSince(asked), 0)
 }
 
 // Forget forgets a Machine that is gone.
-func (p *ThawLimiter) Forget(machine types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.turns, machine)
+func (l *ThawLimiter) Forget(machine types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.turns, machine)
 }

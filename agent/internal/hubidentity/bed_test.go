@@ -36,9 +36,9 @@ type bed struct {
 	away      bool
 	instances int
 
-	keeper *Verifier
-	last   *v1alpha1.Cluster
-	nonces int
+	verifier *Verifier
+	last     *v1alpha1.Cluster
+	nonces   int
 }
 
 func newBed(t *testing.T) *bed {
@@ -80,15 +80,15 @@ func (b *bed) restart() {
 		},
 	})
 	b.last = nil
-	keeper, err := New(Deps{
+	verifier, err := New(Deps{
 		Cluster: b.name, Store: NewStore(store, b.name, b.name), Hub: b.admin,
 		Last: func() *v1alpha1.Cluster { return b.last }, Seen: func(c *v1alpha1.Cluster) { b.last = c },
 		Changed: func() {}, Nonce: func() string { b.nonces++; return fmt.Sprint(b.nonces) },
 		Clock: b.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
-	keeper.Instances(func(context.Context) (int, error) { return b.instances, nil })
-	b.keeper = keeper
+	verifier.Instances(func(context.Context) (int, error) { return b.instances, nil })
+	b.verifier = verifier
 }
 
 func (b *bed) lease() *coordinationv1.Lease {
@@ -103,17 +103,17 @@ func (b *bed) renew(read bool) {
 	b.t.Helper()
 	lease := b.lease()
 	if read {
-		b.Expect(b.keeper.CheckLease(b.t.Context(), lease)).To(Succeed())
+		b.Expect(b.verifier.CheckLease(b.t.Context(), lease)).To(Succeed())
 	}
 	b.clock.Step(10 * time.Second)
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
-	b.keeper.Renewing(b.t.Context(), lease)
+	b.verifier.Renewing(b.t.Context(), lease)
 	if lease.ResourceVersion == "" {
 		b.Expect(b.admin.Create(b.t.Context(), lease)).To(Succeed())
 	} else {
 		b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
 	}
-	b.keeper.Renewed(lease)
+	b.verifier.Renewed(lease)
 }
 
 // turnBack lets the Lease show a renewal that is so much older.
@@ -125,12 +125,12 @@ func (b *bed) turnBack(by time.Duration) {
 	b.Expect(b.admin.Update(b.t.Context(), lease)).To(Succeed())
 }
 
-func (b *bed) look() { b.keeper.attempt(b.t.Context()) }
+func (b *bed) look() { b.verifier.attempt(b.t.Context()) }
 
 // acknowledge does what a person does about a finding, and looks.
 func (b *bed) acknowledge() {
 	b.t.Helper()
-	finding, known := b.keeper.Finding()
+	finding, known := b.verifier.Finding()
 	b.Expect(known).To(BeTrue())
 	b.Expect(finding).NotTo(BeEmpty())
 	cluster := b.last.DeepCopy()
@@ -142,7 +142,7 @@ func (b *bed) acknowledge() {
 
 // reason is why the agent may not work for the hub.
 func (b *bed) reason() string {
-	why, _ := b.keeper.Blocked()
+	why, _ := b.verifier.Blocked()
 	return why.Reason
 }
 

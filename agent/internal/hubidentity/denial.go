@@ -41,51 +41,51 @@ func NewDenial(clock clock.PassiveClock) *Denial {
 
 // Probed takes in what came of a probe of the hub, and the Cluster as it was seen last. Only an answer counts: a hub
 // that cannot be reached denies no agent.
-func (k *Denial) Probed(err error, cluster *v1alpha1.Cluster) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (d *Denial) Probed(err error, cluster *v1alpha1.Cluster) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
 	case apierrors.IsForbidden(err):
-		k.refusals++
-		if k.admitted && k.refusals >= RefusalsToDeny {
-			k.deny(fmt.Sprintf("the hub refuses this agent, as it does when the cluster is denied or removed: %v", err))
+		d.refusals++
+		if d.admitted && d.refusals >= RefusalsToDeny {
+			d.deny(fmt.Sprintf("the hub refuses this agent, as it does when the cluster is denied or removed: %v", err))
 		}
 	case err != nil || cluster == nil:
 	case cluster.Spec.Acceptance == v1alpha1.AcceptanceDenied:
-		k.refusals = 0
-		k.deny(fmt.Sprintf("Cluster %s is denied; 'kubectl hollow cluster accept %s' lets it in again", cluster.Name, cluster.Name))
+		d.refusals = 0
+		d.deny(fmt.Sprintf("Cluster %s is denied; 'kubectl hollow cluster accept %s' lets it in again", cluster.Name, cluster.Name))
 	default:
-		k.admitted, k.refusals = true, 0
-		if k.why != nil {
-			k.why, k.shut = nil, make(chan struct{})
+		d.admitted, d.refusals = true, 0
+		if d.why != nil {
+			d.why, d.shut = nil, make(chan struct{})
 		}
 	}
 }
 
 // deny keeps what was said first: it says most.
-func (k *Denial) deny(message string) {
-	if k.why != nil {
+func (d *Denial) deny(message string) {
+	if d.why != nil {
 		return
 	}
-	k.why = &freeze.Blocker{Reason: v1alpha1.ReasonDenied, Message: message, Since: k.clock.Now()}
-	close(k.shut)
+	d.why = &freeze.Blocker{Reason: v1alpha1.ReasonDenied, Message: message, Since: d.clock.Now()}
+	close(d.shut)
 }
 
-// Blocked tells why the agent may not work for this hub. It implements freeze.Barrier.
-func (k *Denial) Blocked() (why freeze.Blocker, barred bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.why == nil {
+// Blocked tells why the agent may not work for this hub. It is a freeze.BlockerFunc.
+func (d *Denial) Blocked() (why freeze.Blocker, blocked bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.why == nil {
 		return freeze.Blocker{}, false
 	}
-	return *k.why, true
+	return *d.why, true
 }
 
 // Admission returns a runnable that ends with ErrShutOut once the agent is shut out.
-func (k *Denial) Admission() manager.Runnable {
-	k.mu.Lock()
-	shut := k.shut
-	k.mu.Unlock()
+func (d *Denial) Admission() manager.Runnable {
+	d.mu.Lock()
+	shut := d.shut
+	d.mu.Unlock()
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():

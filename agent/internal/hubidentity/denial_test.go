@@ -58,14 +58,14 @@ func TestBarred(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-			keeper := NewDenial(clock)
+			denial := NewDenial(clock)
 			for _, one := range test.answers {
-				keeper.Probed(one.err, one.seen)
+				denial.Probed(one.err, one.seen)
 			}
-			why, barred := keeper.Blocked()
-			g.Expect(barred).To(Equal(test.want != ""))
+			why, blocked := denial.Blocked()
+			g.Expect(blocked).To(Equal(test.want != ""))
 			g.Expect(why.Message).To(HavePrefix(test.want))
-			if barred {
+			if blocked {
 				g.Expect(why.Reason).To(Equal(v1alpha1.ReasonDenied))
 				g.Expect(why.Since).To(Equal(clock.Now()))
 			}
@@ -76,16 +76,16 @@ func TestBarred(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		keeper := NewDenial(clocktesting.NewFakePassiveClock(time.Now()))
+		denial := NewDenial(clocktesting.NewFakePassiveClock(time.Now()))
 		run := func() <-chan error {
 			ended := make(chan error, 1)
-			runnable := keeper.Admission()
+			runnable := denial.Admission()
 			go func() { ended <- runnable.Start(t.Context()) }()
 			return ended
 		}
 		probed := func(acceptance v1alpha1.Acceptance) {
 			synctest.Wait() // What runs has come as far as it can.
-			keeper.Probed(nil, cluster(acceptance))
+			denial.Probed(nil, cluster(acceptance))
 			synctest.Wait()
 		}
 		probed(v1alpha1.AcceptanceAccepted)

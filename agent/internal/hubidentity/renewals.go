@@ -17,23 +17,23 @@ import (
 const precision = time.Microsecond
 
 // CheckLease looks at the hub before this agent renews a Lease that it has just read, or makes it if there is none.
-func (k *Verifier) CheckLease(ctx context.Context, lease *coordinationv1.Lease) error {
-	cluster, err := k.live(ctx)
+func (v *Verifier) CheckLease(ctx context.Context, lease *coordinationv1.Lease) error {
+	cluster, err := v.live(ctx)
 	if err != nil {
 		return err
 	}
-	k.record(Hub{ClusterUID: string(cluster.UID), Renewed: shown(lease)})
+	v.record(Hub{ClusterUID: string(cluster.UID), Renewed: shown(lease)})
 	return nil
 }
 
 // Renewing prepares a Lease that is about to be written. Until the hub is judged, the Lease keeps what it showed.
-func (k *Verifier) Renewing(ctx context.Context, lease *coordinationv1.Lease) {
+func (v *Verifier) Renewing(ctx context.Context, lease *coordinationv1.Lease) {
 	delete(lease.Annotations, v1alpha1.ShownRenewalAnnotation)
-	k.mu.Lock()
-	judged, keep := k.judged, k.hub.Renewed
-	k.mu.Unlock()
+	v.mu.Lock()
+	judged, keep := v.judged, v.hub.Renewed
+	v.mu.Unlock()
 	if judged {
-		if keep = k.rollbackTime(ctx, renewalOf(lease)); keep.IsZero() {
+		if keep = v.rollbackTime(ctx, renewalOf(lease)); keep.IsZero() {
 			return
 		}
 	}
@@ -50,88 +50,88 @@ func (k *Verifier) Renewing(ctx context.Context, lease *coordinationv1.Lease) {
 // rollbackTime makes ready for a renewal by a clock that is behind the one before or was set back: by what is known, a hub
 // that shows it would have lost renewals. If the memory cannot be set back first, it returns what the Lease has to
 // keep; else zero.
-func (k *Verifier) rollbackTime(ctx context.Context, renewal time.Time) (keep time.Time) {
-	k.mu.Lock()
-	last := k.hub.Renewed
-	if k.storedRenewal.After(last) {
-		last = k.storedRenewal
+func (v *Verifier) rollbackTime(ctx context.Context, renewal time.Time) (keep time.Time) {
+	v.mu.Lock()
+	last := v.hub.Renewed
+	if v.storedRenewal.After(last) {
+		last = v.storedRenewal
 	}
-	k.mu.Unlock()
+	v.mu.Unlock()
 	if !renewal.Before(last) {
 		return time.Time{}
 	}
-	if !k.looking.TryLock() {
+	if !v.looking.TryLock() {
 		return last // It goes better the next time.
 	}
-	defer k.looking.Unlock()
+	defer v.looking.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, longestSave)
 	defer cancel()
-	if !k.loaded || k.save(bounded, at(k.stored, renewal)) != nil {
+	if !v.loaded || v.save(bounded, at(v.stored, renewal)) != nil {
 		return last
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.memory, k.hub.Renewed = at(k.memory, renewal), renewal
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.memory, v.hub.Renewed = at(v.memory, renewal), renewal
 	return time.Time{}
 }
 
 // Renewed takes in that the hub has confirmed a renewal.
-func (k *Verifier) Renewed(lease *coordinationv1.Lease) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.renewals++
-	if _, kept := lease.Annotations[v1alpha1.ShownRenewalAnnotation]; k.judged && !kept {
-		k.hub.Renewed = renewalOf(lease)
+func (v *Verifier) Renewed(lease *coordinationv1.Lease) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.renewals++
+	if _, kept := lease.Annotations[v1alpha1.ShownRenewalAnnotation]; v.judged && !kept {
+		v.hub.Renewed = renewalOf(lease)
 	}
 }
 
 // Verify asks the hub's API server, before something is done for a Machine, whether it is still the hub that it was.
 // Blocked tells what came of it.
-func (k *Verifier) Verify(ctx context.Context) error {
-	if err := k.compare(ctx); err != nil {
+func (v *Verifier) Verify(ctx context.Context) error {
+	if err := v.compare(ctx); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	mayBeEmpty := k.judged && k.count != nil && k.memory.EmptyAccepted
-	k.mu.Unlock()
+	v.mu.Lock()
+	mayBeEmpty := v.judged && v.count != nil && v.memory.EmptyAccepted
+	v.mu.Unlock()
 	if !mayBeEmpty {
 		return nil
 	}
 	// A person has said that this hub may have no Machine. Now it has one; if that is lost, a person has to say so again.
-	return k.check(ctx)
+	return v.check(ctx)
 }
 
 // compare asks the hub's API server whether it is still the hub that it was.
-func (k *Verifier) compare(ctx context.Context) error {
+func (v *Verifier) compare(ctx context.Context) error {
 	for {
-		k.mu.Lock()
-		begun, before, renewals := k.begun, k.hub, k.renewals
-		k.mu.Unlock()
+		v.mu.Lock()
+		begun, before, renewals := v.begun, v.hub, v.renewals
+		v.mu.Unlock()
 		if !begun {
 			return nil
 		}
-		cluster, err := k.live(ctx)
+		cluster, err := v.live(ctx)
 		if err != nil {
 			return err
 		}
 		lease := &coordinationv1.Lease{}
-		key := client.ObjectKey{Namespace: k.Cluster, Name: v1alpha1.AgentLeaseName}
-		if err := k.Hub.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+		key := client.ObjectKey{Namespace: v.Cluster, Name: v1alpha1.AgentLeaseName}
+		if err := v.Hub.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("getting Lease %s: %w", key, err)
 		} else if apierrors.IsNotFound(err) {
 			lease = &coordinationv1.Lease{}
-		} else if k.Saw != nil {
-			k.Saw(lease)
+		} else if v.Saw != nil {
+			v.Saw(lease)
 		}
 		seen := Hub{ClusterUID: string(cluster.UID), Renewed: shown(lease)}
 		if before.Mismatch(seen) == "" {
 			return nil
 		}
-		k.mu.Lock()
-		overtaken := k.renewals != renewals
-		k.mu.Unlock()
+		v.mu.Lock()
+		overtaken := v.renewals != renewals
+		v.mu.Unlock()
 		if !overtaken {
-			k.record(seen)
+			v.record(seen)
 			return nil
 		}
 		// What was read may be from before a renewal that the hub has confirmed meanwhile.
@@ -139,38 +139,38 @@ func (k *Verifier) compare(ctx context.Context) error {
 }
 
 // live reads the agent's Cluster.
-func (k *Verifier) live(ctx context.Context) (*v1alpha1.Cluster, error) {
+func (v *Verifier) live(ctx context.Context) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
-	if err := k.Hub.Get(ctx, client.ObjectKey{Name: k.Cluster}, cluster); err != nil {
-		return nil, fmt.Errorf("getting Cluster %s: %w", k.Cluster, err)
+	if err := v.Hub.Get(ctx, client.ObjectKey{Name: v.Cluster}, cluster); err != nil {
+		return nil, fmt.Errorf("getting Cluster %s: %w", v.Cluster, err)
 	}
-	k.Seen(cluster)
+	v.Seen(cluster)
 	return cluster, nil
 }
 
 // record takes in what the hub shows. What does not go on from what was known has to be judged.
-func (k *Verifier) record(seen Hub) {
-	k.mu.Lock()
-	if k.begun && (k.judged && k.hub.Mismatch(seen) == "" || !k.judged && k.hub == seen) {
-		k.mu.Unlock()
+func (v *Verifier) record(seen Hub) {
+	v.mu.Lock()
+	if v.begun && (v.judged && v.hub.Mismatch(seen) == "" || !v.judged && v.hub == seen) {
+		v.mu.Unlock()
 		return
 	}
-	if k.judged {
+	if v.judged {
 		// What the hub has confirmed to the last is what it has to show.
-		k.memory = at(k.memory, k.hub.Renewed)
-		if k.broken != nil {
-			close(k.broken)
-			k.broken = nil
+		v.memory = at(v.memory, v.hub.Renewed)
+		if v.broken != nil {
+			close(v.broken)
+			v.broken = nil
 		}
 	}
-	if !k.begun || k.judged {
-		k.doubted = k.Clock.Now()
+	if !v.begun || v.judged {
+		v.doubted = v.Clock.Now()
 	}
-	k.begun, k.judged, k.hub = true, false, seen
-	k.sights++
-	k.mu.Unlock()
-	k.Changed()
-	k.wake()
+	v.begun, v.judged, v.hub = true, false, seen
+	v.sights++
+	v.mu.Unlock()
+	v.Changed()
+	v.wake()
 }
 
 // shown is the last renewal that a Lease tells of, zero if there is none: that of before the agent knew the hub, if
@@ -195,15 +195,15 @@ func renewalOf(lease *coordinationv1.Lease) time.Time {
 }
 
 // Release stores the last renewal that the hub has confirmed. It is for an agent that ends.
-func (k *Verifier) Release(ctx context.Context) error {
-	k.looking.Lock()
-	defer k.looking.Unlock()
-	k.mu.Lock()
-	last := at(k.memory, k.hub.Renewed)
-	judged := k.judged
-	k.mu.Unlock()
-	if !judged || !k.loaded || reflect.DeepEqual(last, k.stored) {
+func (v *Verifier) Release(ctx context.Context) error {
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	v.mu.Lock()
+	last := at(v.memory, v.hub.Renewed)
+	judged := v.judged
+	v.mu.Unlock()
+	if !judged || !v.loaded || reflect.DeepEqual(last, v.stored) {
 		return nil
 	}
-	return k.save(ctx, last)
+	return v.save(ctx, last)
 }

@@ -86,18 +86,18 @@ type Verifier struct {
 func New(deps Deps) (*Verifier, error) {
 	if deps.Cluster == "" || deps.Store == nil || deps.Hub == nil || deps.Last == nil || deps.Seen == nil ||
 		deps.Changed == nil || deps.Nonce == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("the keeper of the hub's identity needs a cluster, a store, the hub, a nonce, a clock and metrics")
+		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Seen, Changed, Nonce, Clock and Metrics are required")
 	}
 	return &Verifier{Deps: deps, kick: make(chan struct{}, 1)}, nil
 }
 
 // Instances says how the cluster's instances are counted, those that are being removed left out; nil if that cannot
 // be done. The agent is frozen until it can.
-func (k *Verifier) Instances(count func(context.Context) (int, error)) {
-	k.mu.Lock()
-	k.count = count
-	k.mu.Unlock()
-	k.wake()
+func (v *Verifier) Instances(count func(context.Context) (int, error)) {
+	v.mu.Lock()
+	v.count = count
+	v.mu.Unlock()
+	v.wake()
 }
 
 // ErrBroken says that the hub does not go on from where it was: what was read from it before is not to be used any
@@ -105,11 +105,11 @@ func (k *Verifier) Instances(count func(context.Context) (int, error)) {
 var ErrBroken = errors.New("the hub does not go on from where it was")
 
 // Continuity returns a runnable that ends with ErrBroken when the hub breaks off after this call.
-func (k *Verifier) Continuity() manager.Runnable {
+func (v *Verifier) Continuity() manager.Runnable {
 	broken := make(chan struct{})
-	k.mu.Lock()
-	k.broken = broken
-	k.mu.Unlock()
+	v.mu.Lock()
+	v.broken = broken
+	v.mu.Unlock()
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -120,75 +120,75 @@ func (k *Verifier) Continuity() manager.Runnable {
 	})
 }
 
-// Blocked tells why the agent may not work for this hub. It implements freeze.Barrier.
-func (k *Verifier) Blocked() (why freeze.Blocker, barred bool) {
-	last := k.Last()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	remade := last != nil && string(last.UID) != k.hub.ClusterUID
+// Blocked tells why the agent may not work for this hub. It is a freeze.BlockerFunc.
+func (v *Verifier) Blocked() (why freeze.Blocker, blocked bool) {
+	last := v.Last()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	remade := last != nil && string(last.UID) != v.hub.ClusterUID
 	switch {
-	case !k.begun:
+	case !v.begun:
 		return freeze.Blocker{}, false // Nothing of the hub has been taken for granted yet.
-	case k.memory.Finding != nil:
-		found := k.memory.Finding
+	case v.memory.Finding != nil:
+		found := v.memory.Finding
 		return freeze.Blocker{Reason: found.Reason, Message: found.Message, Since: found.Since}, true
-	case k.judged && !remade:
+	case v.judged && !remade:
 		return freeze.Blocker{}, false
-	case k.judged && k.doubted.IsZero():
-		k.doubted = k.Clock.Now()
+	case v.judged && v.doubted.IsZero():
+		v.doubted = v.Clock.Now()
 	}
 	message := "the hub is compared with the one that the agent knows"
-	if k.problem != "" {
-		message += "; so far that fails: " + k.problem
+	if v.problem != "" {
+		message += "; so far that fails: " + v.problem
 	}
-	return freeze.Blocker{Reason: v1alpha1.ReasonHubUnchecked, Message: message, Since: k.doubted}, true
+	return freeze.Blocker{Reason: v1alpha1.ReasonHubUnchecked, Message: message, Since: v.doubted}, true
 }
 
 // Finding returns what waits for a person, empty if nothing does. It is not known before the hub was judged.
-func (k *Verifier) Finding() (id string, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.memory.Finding != nil {
-		return k.memory.Finding.ID, true
+func (v *Verifier) Finding() (id string, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.memory.Finding != nil {
+		return v.memory.Finding.ID, true
 	}
-	return "", k.judged
+	return "", v.judged
 }
 
 // Start looks at the hub, once it has been met, until ctx ends.
-func (k *Verifier) Start(ctx context.Context) error {
-	ticker := k.Clock.NewTicker(tick)
+func (v *Verifier) Start(ctx context.Context) error {
+	ticker := v.Clock.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		k.attempt(ctx)
+		v.attempt(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-		case <-k.kick:
+		case <-v.kick:
 		}
 	}
 }
 
-func (k *Verifier) wake() {
+func (v *Verifier) wake() {
 	select {
-	case k.kick <- struct{}{}:
+	case v.kick <- struct{}{}:
 	default:
 	}
 }
 
 // attempt looks if it is time to, and says in the log what keeps it from doing so, once.
-func (k *Verifier) attempt(ctx context.Context) {
-	if !k.due() {
+func (v *Verifier) attempt(ctx context.Context) {
+	if !v.due() {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	var err error
-	if k.remade() {
-		err = k.compare(bounded)
+	if v.remade() {
+		err = v.compare(bounded)
 	}
 	if err == nil {
-		err = k.check(bounded)
+		err = v.check(bounded)
 	}
 	if ctx.Err() != nil {
 		return
@@ -197,70 +197,70 @@ func (k *Verifier) attempt(ctx context.Context) {
 	if err != nil {
 		problem = err.Error()
 	}
-	k.mu.Lock()
-	before := k.problem
-	k.problem = problem
-	k.mu.Unlock()
+	v.mu.Lock()
+	before := v.problem
+	v.problem = problem
+	v.mu.Unlock()
 	if problem != "" && before == "" {
-		k.Log.Info("Comparing the hub with the one that the agent knows fails", "error", problem)
+		v.Log.Info("Comparing the hub with the one that the agent knows fails", "error", problem)
 	}
 }
 
 // remade tells whether the Cluster that was seen last is not the one that was judged, or is to be.
-func (k *Verifier) remade() bool {
-	last := k.Last()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return last != nil && string(last.UID) != k.hub.ClusterUID
+func (v *Verifier) remade() bool {
+	last := v.Last()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return last != nil && string(last.UID) != v.hub.ClusterUID
 }
 
 // due tells whether there is something to look at.
-func (k *Verifier) due() bool {
-	last := k.Last()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.begun || k.count == nil || last == nil {
+func (v *Verifier) due() bool {
+	last := v.Last()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.begun || v.count == nil || last == nil {
 		return false
 	}
-	acknowledged := k.memory.Finding != nil && last.Annotations[v1alpha1.AcknowledgeHubAnnotation] == k.memory.Finding.ID
-	return !k.judged || acknowledged || string(last.UID) != k.hub.ClusterUID || !k.Clock.Now().Before(k.lookAt)
+	acknowledged := v.memory.Finding != nil && last.Annotations[v1alpha1.AcknowledgeHubAnnotation] == v.memory.Finding.ID
+	return !v.judged || acknowledged || string(last.UID) != v.hub.ClusterUID || !v.Clock.Now().Before(v.lookAt)
 }
 
 // check judges what is seen now, and stores what came of it.
-func (k *Verifier) check(ctx context.Context) error {
-	k.looking.Lock()
-	defer k.looking.Unlock()
-	if err := k.load(ctx); err != nil {
+func (v *Verifier) check(ctx context.Context) error {
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	if err := v.load(ctx); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	sights, count := k.sights, k.count
-	k.mu.Unlock()
-	sight, err := k.observe(ctx, count)
+	v.mu.Lock()
+	sights, count := v.sights, v.count
+	v.mu.Unlock()
+	sight, err := v.observe(ctx, count)
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	sight.Hub = k.hub
-	next, outcome := Evaluate(k.memory, sight)
-	k.mu.Unlock()
-	if k.worthStoring(next) {
-		if err := k.save(ctx, next); err != nil {
+	v.mu.Lock()
+	sight.Hub = v.hub
+	next, outcome := Evaluate(v.memory, sight)
+	v.mu.Unlock()
+	if v.worthStoring(next) {
+		if err := v.save(ctx, next); err != nil {
 			return err
 		}
 	}
-	k.settle(next, outcome, sights, sight)
+	v.settle(next, outcome, sights, sight)
 	return nil
 }
 
 // observe sees what there is beside the hub's identity.
-func (k *Verifier) observe(ctx context.Context, count func(context.Context) (int, error)) (Observation, error) {
-	sight := Observation{Cluster: k.Cluster, Nonce: k.Nonce(), Now: k.Clock.Now()}
-	if last := k.Last(); last != nil {
+func (v *Verifier) observe(ctx context.Context, count func(context.Context) (int, error)) (Observation, error) {
+	sight := Observation{Cluster: v.Cluster, Nonce: v.Nonce(), Now: v.Clock.Now()}
+	if last := v.Last(); last != nil {
 		sight.Acknowledged = last.Annotations[v1alpha1.AcknowledgeHubAnnotation]
 	}
 	var err error
-	if sight.Machines, err = k.someMachines(ctx); err != nil {
+	if sight.Machines, err = v.someMachines(ctx); err != nil {
 		return sight, err
 	}
 	if sight.Instances, err = count(ctx); err != nil {
@@ -268,45 +268,45 @@ func (k *Verifier) observe(ctx context.Context, count func(context.Context) (int
 	}
 	if sight.Machines == 0 && sight.Instances > 0 {
 		// A Machine that was created in between has an instance by now.
-		sight.Machines, err = k.someMachines(ctx)
+		sight.Machines, err = v.someMachines(ctx)
 	}
 	return sight, err
 }
 
 // someMachines asks the hub's API server whether it has any Machine.
-func (k *Verifier) someMachines(ctx context.Context) (int, error) {
+func (v *Verifier) someMachines(ctx context.Context) (int, error) {
 	machines := &v1alpha1.MachineList{}
-	if err := k.Hub.List(ctx, machines, client.InNamespace(k.Cluster), client.Limit(1)); err != nil {
+	if err := v.Hub.List(ctx, machines, client.InNamespace(v.Cluster), client.Limit(1)); err != nil {
 		return 0, fmt.Errorf("listing the hub's Machines: %w", err)
 	}
 	return len(machines.Items), nil
 }
 
 // settle takes a judgement in, unless something else has been seen meanwhile.
-func (k *Verifier) settle(next Memory, outcome Outcome, sights uint64, sight Observation) {
-	k.mu.Lock()
-	if k.sights != sights {
-		k.mu.Unlock()
-		k.wake()
+func (v *Verifier) settle(next Memory, outcome Outcome, sights uint64, sight Observation) {
+	v.mu.Lock()
+	if v.sights != sights {
+		v.mu.Unlock()
+		v.wake()
 		return
 	}
-	news := !k.judged || outcome != Unchanged
-	before := k.memory
-	k.memory, k.judged, k.doubted = next, true, time.Time{}
-	k.lookAt = k.Clock.Now().Add(lookEvery)
-	k.mu.Unlock()
+	news := !v.judged || outcome != Unchanged
+	before := v.memory
+	v.memory, v.judged, v.doubted = next, true, time.Time{}
+	v.lookAt = v.Clock.Now().Add(lookEvery)
+	v.mu.Unlock()
 	if outcome != Unchanged {
-		k.Metrics.record(outcome)
+		v.Metrics.record(outcome)
 	}
-	k.report(before, next, outcome, sight)
+	v.report(before, next, outcome, sight)
 	if news {
-		k.Changed()
+		v.Changed()
 	}
 }
 
 // report says in the log what came of a look.
-func (k *Verifier) report(before, now Memory, outcome Outcome, sight Observation) {
-	log := k.Log.WithValues("Cluster", k.Cluster, "clusterUID", sight.Hub.ClusterUID)
+func (v *Verifier) report(before, now Memory, outcome Outcome, sight Observation) {
+	log := v.Log.WithValues("Cluster", v.Cluster, "clusterUID", sight.Hub.ClusterUID)
 	switch outcome {
 	case Unchanged:
 	case Met:
@@ -320,7 +320,7 @@ func (k *Verifier) report(before, now Memory, outcome Outcome, sight Observation
 		log.Info("Finding the hub back that the agent knows", "finding", before.Finding.ID)
 	case Acknowledged:
 		user := ""
-		if last := k.Last(); last != nil {
+		if last := v.Last(); last != nil {
 			user = last.Annotations[v1alpha1.AcknowledgeHubUserAnnotation]
 		}
 		log.Info("Working for the hub that was found strange, because a person has acknowledged it",
@@ -329,28 +329,28 @@ func (k *Verifier) report(before, now Memory, outcome Outcome, sight Observation
 }
 
 // load reads the memory if it is not known.
-func (k *Verifier) load(ctx context.Context) error {
-	if k.loaded {
+func (v *Verifier) load(ctx context.Context) error {
+	if v.loaded {
 		return nil
 	}
-	memory, err := k.Store.load(ctx)
+	memory, err := v.Store.load(ctx)
 	if err != nil {
 		return err
 	}
-	k.loaded, k.stored = true, memory
-	k.mu.Lock()
-	k.memory, k.storedRenewal = memory, memory.Current().Renewed
-	k.mu.Unlock()
+	v.loaded, v.stored = true, memory
+	v.mu.Lock()
+	v.memory, v.storedRenewal = memory, memory.Current().Renewed
+	v.mu.Unlock()
 	return nil
 }
 
 // worthStoring tells whether next differs from what is stored by more than a renewal that is not much later.
-func (k *Verifier) worthStoring(next Memory) bool {
-	moved, stored := next.Current().Renewed, k.stored.Current().Renewed
+func (v *Verifier) worthStoring(next Memory) bool {
+	moved, stored := next.Current().Renewed, v.stored.Current().Renewed
 	if moved.IsZero() != stored.IsZero() || moved.Sub(stored).Abs() >= storeEvery {
 		return true
 	}
-	return !reflect.DeepEqual(at(next, stored), k.stored)
+	return !reflect.DeepEqual(at(next, stored), v.stored)
 }
 
 // at is memory with another last renewal.
@@ -363,15 +363,15 @@ func at(memory Memory, renewed time.Time) Memory {
 	return memory
 }
 
-func (k *Verifier) save(ctx context.Context, memory Memory) error {
-	if err := k.Store.save(ctx, memory); err != nil {
-		k.loaded = false // Whatever came of it, it is read anew.
+func (v *Verifier) save(ctx context.Context, memory Memory) error {
+	if err := v.Store.save(ctx, memory); err != nil {
+		v.loaded = false // Whatever came of it, it is read anew.
 		return err
 	}
-	k.stored = memory
-	k.mu.Lock()
-	k.storedRenewal = memory.Current().Renewed
-	k.mu.Unlock()
+	v.stored = memory
+	v.mu.Lock()
+	v.storedRenewal = memory.Current().Renewed
+	v.mu.Unlock()
 	return nil
 }
 

@@ -19,23 +19,23 @@ func TestAFirstHubIsMetAndRemembered(t *testing.T) {
 	b := newBed(t)
 	b.Expect(b.reason()).To(BeEmpty(), "that the Lease is not held is another's word")
 	b.look()
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), &corev1.ConfigMap{})).
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), &corev1.ConfigMap{})).
 		To(Satisfy(apierrors.IsNotFound), "nothing is stored about a hub that was not met")
 	b.renew(true)
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
-	_, judged := b.keeper.Finding()
+	_, judged := b.verifier.Finding()
 	b.Expect(judged).To(BeFalse())
 	b.Expect(b.kept()).To(BeTrue())
 	b.look()
 	b.Expect(b.reason()).To(BeEmpty())
 	b.renew(false)
 	b.Expect(b.kept()).To(BeFalse())
-	b.Expect(testutil.ToFloat64(b.keeper.Metrics.outcomes.WithLabelValues("Met"))).To(Equal(1.0))
+	b.Expect(testutil.ToFloat64(b.verifier.Metrics.outcomes.WithLabelValues("Met"))).To(Equal(1.0))
 
 	// At rest the memory is written as the mark moves on, and no more often.
 	version := func() string {
 		stored := &corev1.ConfigMap{}
-		b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+		b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 		return stored.ResourceVersion
 	}
 	b.look()
@@ -55,7 +55,7 @@ func TestAFirstHubIsMetAndRemembered(t *testing.T) {
 func TestARestartGoesOnWithTheSameHub(t *testing.T) {
 	b := known(t)
 	b.renew(false)
-	b.Expect(b.keeper.Release(t.Context())).To(Succeed())
+	b.Expect(b.verifier.Release(t.Context())).To(Succeed())
 	b.restart()
 	b.renew(true)
 	b.look()
@@ -73,15 +73,15 @@ func TestARestartGoesOnWithTheSameHub(t *testing.T) {
 
 func TestARestoredHubIsNoticedAtOnce(t *testing.T) {
 	b := known(t)
-	broken := b.keeper.Continuity()
+	broken := b.verifier.Continuity()
 	b.turnBack(time.Second)
 	b.Expect(b.reason()).To(BeEmpty())
-	b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+	b.Expect(b.verifier.Verify(t.Context())).To(Succeed())
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked), "before anything is done for it")
 	b.Expect(broken.Start(t.Context())).To(MatchError(ErrBroken))
 	b.look()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
-	finding, _ := b.keeper.Finding()
+	finding, _ := b.verifier.Finding()
 
 	// It stays so, whatever is renewed, and for the next process too.
 	b.renew(true)
@@ -90,14 +90,14 @@ func TestARestoredHubIsNoticedAtOnce(t *testing.T) {
 	b.renew(true)
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubUnchecked))
 	b.look()
-	again, judged := b.keeper.Finding()
+	again, judged := b.verifier.Finding()
 	b.Expect(judged).To(BeTrue())
 	b.Expect(again).To(Equal(finding))
 	b.lookLater()
 	b.Expect(b.reason()).To(Equal(v1alpha1.ReasonHubRestored))
 
 	b.acknowledge()
-	b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+	b.Expect(b.verifier.Verify(t.Context())).To(Succeed())
 	b.Expect(b.reason()).To(BeEmpty())
 }
 
@@ -108,7 +108,7 @@ func TestWithoutItsStoreTheAgentWaits(t *testing.T) {
 	b.away = true
 	b.renew(true)
 	b.look()
-	why, _ := b.keeper.Blocked()
+	why, _ := b.verifier.Blocked()
 	b.Expect(why.Reason).To(Equal(v1alpha1.ReasonHubUnchecked))
 	b.Expect(why.Message).To(ContainSubstring(errAway.Error()))
 	b.renew(false)
@@ -127,7 +127,7 @@ func TestAnAnswerThatIsLostIsNoBreak(t *testing.T) {
 	lease := b.lease()
 	b.clock.Step(10 * time.Second)
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(b.clock.Now()))
-	b.keeper.Renewing(t.Context(), lease)
+	b.verifier.Renewing(t.Context(), lease)
 	b.Expect(b.admin.Update(t.Context(), lease)).To(Succeed()) // Renewed is not called.
 	b.renew(true)
 	b.Expect(b.reason()).To(BeEmpty())
@@ -155,7 +155,7 @@ func TestAClockThatIsSetBackIsNoRestore(t *testing.T) {
 			b.away = away
 			b.renew(false)
 			b.Expect(b.kept()).To(Equal(away), "what cannot be stored stays in the Lease")
-			b.Expect(b.keeper.Verify(t.Context())).To(Succeed())
+			b.Expect(b.verifier.Verify(t.Context())).To(Succeed())
 			b.Expect(b.reason()).To(BeEmpty())
 			b.renew(true)
 			b.Expect(b.reason()).To(BeEmpty())
@@ -214,7 +214,7 @@ func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
 			b.Expect(b.reason()).To(BeEmpty(), "it was acknowledged")
 
 			b.machine()
-			b.Expect(b.keeper.Verify(t.Context())).To(Succeed(), "its instance is about to be made")
+			b.Expect(b.verifier.Verify(t.Context())).To(Succeed(), "its instance is about to be made")
 			b.Expect(b.reason()).To(BeEmpty())
 			b.lose()
 			if restarted {
@@ -230,13 +230,13 @@ func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
 func TestAMemoryThatCannotBeRead(t *testing.T) {
 	b := known(t)
 	stored := &corev1.ConfigMap{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 	stored.Data[memoryKey] = "rubbish"
 	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
 	b.restart()
 	b.renew(true)
 	b.look()
-	why, _ := b.keeper.Blocked()
+	why, _ := b.verifier.Blocked()
 	b.Expect(why.Message).To(ContainSubstring("memory.json of ConfigMap " + b.name + "/hollowfleet-hub-" + b.name))
 
 	b.Expect(b.admin.Delete(t.Context(), stored)).To(Succeed())
@@ -247,16 +247,16 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // Another process that stores meanwhile is not overwritten.
 func TestAnotherMemoryIsNotOverwritten(t *testing.T) {
 	b := known(t)
-	b.Expect(b.keeper.Store.save(t.Context(), b.keeper.stored)).To(Succeed())
+	b.Expect(b.verifier.Store.save(t.Context(), b.verifier.stored)).To(Succeed())
 	stored := &corev1.ConfigMap{}
-	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.keeper.Store.object), stored)).To(Succeed())
+	b.Expect(b.admin.Get(t.Context(), client.ObjectKeyFromObject(b.verifier.Store.object), stored)).To(Succeed())
 	metav1.SetMetaDataLabel(&stored.ObjectMeta, "touched", "true")
 	b.Expect(b.admin.Update(t.Context(), stored)).To(Succeed())
 	b.clock.Step(storeEvery)
 	b.renew(false)
 	b.look()
-	b.Expect(b.keeper.problem).To(ContainSubstring("the object has been modified"))
+	b.Expect(b.verifier.problem).To(ContainSubstring("the object has been modified"))
 	b.lookLater()
-	b.Expect(b.keeper.problem).To(BeEmpty())
+	b.Expect(b.verifier.problem).To(BeEmpty())
 	b.Expect(b.reason()).To(BeEmpty())
 }

@@ -28,7 +28,7 @@
 //
 // # Time
 //
-// Timeouts count from times that are on the hub, less what was frozen since and when no agent ran (freeze.Ledger). What
+// Timeouts count from times that are on the hub, less what was frozen since and when no agent ran (freeze.Downtime). What
 // the conditions tell of an earlier drain does not count for a later one (DrainingSince).
 //
 // While the agent is frozen the controller goes on observing and reporting and changes nothing; the thaw
@@ -66,7 +66,7 @@ const (
 	// DefaultStallAfter is how long a Machine on its way to Ready may make no step before its state is written.
 	DefaultStallAfter = 15 * time.Second
 
-	// repairBackoff bounds how often a Machine's failed instance is made anew.
+	// repairBackoffStart and repairBackoffMax bound how often a Machine's failed instance is recreated.
 	repairBackoffStart, repairBackoffMax = 2 * time.Second, time.Minute
 	// conflictRetry is how soon a change that met another writer is tried again, should no event come.
 	conflictRetry = reconciler.StaleRetry

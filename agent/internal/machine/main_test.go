@@ -53,9 +53,9 @@ type bed struct {
 	requests   *requestLog
 	recorder   *events.FakeRecorder
 	controller *Controller
-	// frozenFor is how much of every time was frozen, if there is no ledger that knows it.
+	// frozenFor is how much of every time was frozen, if there is no downtime that knows it.
 	frozenFor time.Duration
-	ledger    freeze.Downtime
+	downtime  freeze.Downtime
 	// pace is what the controller is told after a thaw.
 	pace pace
 	// serverVersion is that of the target's API server; woken are the Machines that the controller asked to look at.
@@ -176,10 +176,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// FrozenSince implements freeze.Ledger.
+// FrozenSince implements freeze.Downtime.
 func (b *bed) FrozenSince(t time.Time) time.Duration {
-	if b.ledger != nil {
-		return b.ledger.FrozenSince(t)
+	if b.downtime != nil {
+		return b.downtime.FrozenSince(t)
 	}
 	return b.frozenFor
 }

@@ -133,7 +133,7 @@ func OutOfDate(o Observation) bool {
 		o.Instance.State != Deleting && o.Instance.State != Failed
 }
 
-// node returns what there is to do to the Node. Without the driver's answer it is not proven that the Node is the
+// nodeActions returns what there is to do to the Node. Without the driver's answer it is not proven that the Node is the
 // Machine's.
 func nodeActions(o Observation) []Action {
 	if o.Node == nil || !o.InstanceKnown {

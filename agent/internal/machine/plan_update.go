@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,25 +57,6 @@ func DrainingSince(machine *v1alpha1.Machine) time.Time {
 func Ordered(machine *v1alpha1.Machine) bool {
 	updated := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineUpdatedCondition)
 	return updated != nil && machine.Generation > updated.ObservedGeneration
-}
-
-// Settled tells whether instance and Node are as the Machine's present spec wants them.
-func Settled(o Observation) bool {
-	return o.Instance != nil && o.Instance.State == Running && o.Instance.UpToDate &&
-		o.Node != nil && NodeReady(o.Node) && runsVersion(o)
-}
-
-// NodeReady tells whether a Node says that it is Ready.
-func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func runsVersion(o Observation) bool {
-	want := o.Machine.Spec.Versions.Kubelet
-	have := o.Node.Status.NodeInfo.KubeletVersion
-	return want == "" || sameVersion(want, have)
 }
 
 // update returns the steps of an update in place. The drain may take many rounds: what comes after DrainNode is

@@ -50,7 +50,7 @@ func (c *caller) left(freeze uint64) int {
 	return left
 }
 
-// find lets one worker take what is queued.
+// look lets one worker take what is queued, and returns the names.
 func (c *caller) look() (names []string) {
 	c.t.Helper()
 	inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {

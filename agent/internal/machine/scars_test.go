@@ -134,7 +134,7 @@ func (b *bed) restart(handed freeze.Uptime) *freeze.Monitor {
 	monitor.Remember(freeze.ParseUptime(handed.String()))
 	monitor.Observe(freeze.Hub, nil)
 	monitor.Observe(freeze.Target, nil)
-	b.ledger = monitor
+	b.downtime = monitor
 	b.start()
 	return monitor
 }

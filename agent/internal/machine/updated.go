@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
@@ -52,6 +53,18 @@ func updated(in Input) (state metav1.ConditionStatus, reason, message string) {
 		return metav1.ConditionFalse, v1alpha1.ReasonUpdating, awaited(in)
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""
+}
+
+// Settled tells whether instance and Node are as the Machine's current spec wants them.
+func Settled(o Observation) bool {
+	return o.Instance != nil && o.Instance.State == Running && o.Instance.UpToDate &&
+		o.Node != nil && node.Ready(o.Node) && runsVersion(o)
+}
+
+func runsVersion(o Observation) bool {
+	want := o.Machine.Spec.Versions.Kubelet
+	have := o.Node.Status.NodeInfo.KubeletVersion
+	return want == "" || sameVersion(want, have)
 }
 
 func outOfDate(in Input, begun bool) (state metav1.ConditionStatus, reason, message string) {

@@ -68,7 +68,7 @@ type Relister struct{ Deps }
 // New returns a Relister.
 func New(deps Deps) (*Relister, error) {
 	if deps.Caches == nil || deps.Prepare == nil || deps.Tell == nil || deps.Freeze == nil || deps.Changes == nil || deps.Clock == nil || deps.Metrics == nil {
-		return nil, errors.New("the relister needs caches, their preparation, a way to tell the hub, the freeze state and its changes, a clock and metrics")
+		return nil, errors.New("relist.Deps: Caches, Prepare, Tell, Freeze, Changes, Clock and Metrics are required")
 	}
 	return &Relister{Deps: deps}, nil
 }

@@ -77,7 +77,7 @@ type Watcher struct {
 // New returns a Watcher that has seen nothing.
 func New(deps Deps) (*Watcher, error) {
 	if deps.Live == nil || deps.Informers == nil || deps.Broken == nil || deps.Clock == nil {
-		return nil, errors.New("the watcher for setbacks needs a live reader, informers, news of broken requests and a clock")
+		return nil, errors.New("apirollback.Deps: Live, Informers, Broken and Clock are required")
 	}
 	return &Watcher{Deps: deps}, nil
 }

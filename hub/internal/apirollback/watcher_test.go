@@ -201,7 +201,7 @@ func TestItEndsWithItsContext(t *testing.T) {
 	g.Expect(watcher.Start(ctx)).To(Succeed())
 	g.Expect(watcher.NeedLeaderElection()).To(BeFalse(), "one that waits to be elected has the same caches")
 	_, err = New(Deps{})
-	g.Expect(err).To(MatchError(ContainSubstring("needs")))
+	g.Expect(err).To(MatchError(ContainSubstring("are required")))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -20,7 +20,7 @@ import (
 type heartbeats struct {
 	mu       sync.Mutex
 	clusters map[string]*heartbeat
-	// armed receives when a deadline was set that expired has not looked at.
+	// armed receives when there is a deadline that the last call of expired did not take into account.
 	armed chan struct{}
 	// noteRenewal, if not nil, is told of each renewal that proves that the agent is there.
 	noteRenewal func(cluster string, at time.Time)

@@ -94,7 +94,7 @@ func (d *Decision) set(phase v1alpha1.LoadTestPhase, format string, args ...any)
 	d.Status.Phase, d.Status.Message = phase, fmt.Sprintf(format, args...)
 }
 
-// no later than at, something is due.
+// noLaterThan sets Next to at, unless something is due sooner.
 func (d *Decision) noLaterThan(at time.Time) {
 	if d.Next.IsZero() || at.Before(d.Next) {
 		d.Next = at

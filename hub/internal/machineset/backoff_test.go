@@ -73,7 +73,7 @@ func TestSetsAreForgottenInTheEnd(t *testing.T) {
 	g := NewWithT(t)
 	var m memory
 	first := m.of("a", noon)
-	first.marks.see("x", "now", noon)
+	first.marks.note("x", "now", noon)
 	g.Expect(m.of("a", noon.Add(memoryTTL))).To(BeIdenticalTo(first))
 	m.of("b", noon.Add(3*memoryTTL))
 	g.Expect(m.sets).To(HaveLen(1))

@@ -98,8 +98,8 @@ type mark struct {
 	since time.Time
 }
 
-// newScope notes machine's mark, unless it is known.
-func (m *marks) see(machine types.UID, value string, now time.Time) time.Time {
+// note remembers machine's mark, and returns since when it has been seen.
+func (m *marks) note(machine types.UID, value string, now time.Time) time.Time {
 	if known, found := m.seen[machine]; found && known.value == value {
 		return known.since
 	}
@@ -110,7 +110,7 @@ func (m *marks) see(machine types.UID, value string, now time.Time) time.Time {
 	return now
 }
 
-// restart lets all marks count from the next look on: while a set is held, no controller can act on them.
+// restart lets all marks count from the next look on: while a set is waiting, no controller can act on them.
 func (m *marks) restart() { clear(m.seen) }
 
 // keep forgets the marks of all but machines.

@@ -195,7 +195,7 @@ func (s *scope) observeMark(machine *v1alpha1.Machine, facts *plan.Machine, now 
 	}
 	facts.Marked, facts.MarkSeen = true, now
 	if !s.held() {
-		facts.MarkSeen = s.known.marks.see(machine.UID, value, now)
+		facts.MarkSeen = s.known.marks.note(machine.UID, value, now)
 	}
 	facts.MarkedAt = facts.MarkSeen
 	if at, readable := plan.MarkTime(value); readable {

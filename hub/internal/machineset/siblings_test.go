@@ -20,7 +20,7 @@ import (
 type family struct {
 	*fixture
 	sets map[string]*v1alpha1.MachineSet
-	// machines are those of each set at the beginning.
+	// first has the Machines of each set at the start.
 	first map[string][]string
 }
 

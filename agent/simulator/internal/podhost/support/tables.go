@@ -121,7 +121,7 @@ var podSecurityContext = map[string]rule{
 var container = map[string]rule{
 	"Name":                     accepted,
 	"Image":                    accepted,
-	"Command":                  accepted, // checkContainer requires it
+	"Command":                  accepted, // checkContainers requires it
 	"Args":                     accepted,
 	"WorkingDir":               accepted,
 	"Ports":                    inside,

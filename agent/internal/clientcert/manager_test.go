@@ -27,7 +27,7 @@ import (
 func TestJoin(t *testing.T) {
 	b := newBed(t)
 	b.run()
-	_, _, err := b.keeper.Current()
+	_, _, err := b.manager.Current()
 	b.Expect(err).To(MatchError(ContainSubstring("no credential for the hub yet: waiting for ")))
 	b.waits("acceptance: Cluster " + b.cluster + " is Pending; accept it with 'kubectl hollow cluster accept " + b.cluster + "'")
 
@@ -46,7 +46,7 @@ func TestJoin(t *testing.T) {
 	b.waits("approval of CertificateSigningRequest hollowfleet-agent-" + b.cluster + " by the hub")
 	b.approve()
 	b.soon(b.ready, "a credential")
-	config, _, err := b.keeper.Current()
+	config, _, err := b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(Succeed())
 	b.Eventually(func() float64 { return b.counted(resultIssued) }).Should(Equal(1.0))
@@ -74,7 +74,7 @@ func TestJoin(t *testing.T) {
 	before := b.request().UID
 	b.run()
 	b.Eventually(b.ready).Should(BeTrue())
-	config, _, err = b.keeper.Current()
+	config, _, err = b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(Succeed())
 	b.Expect(b.request().UID).To(Equal(before))
@@ -170,7 +170,7 @@ func TestALapsedCertificateIsReplacedWithTheToken(t *testing.T) {
 	b.join()
 	first := b.stored(certificateKey)
 	b.stop()
-	b.clock.SetTime(b.keeper.present.NotAfter.Add(time.Second))
+	b.clock.SetTime(b.manager.present.NotAfter.Add(time.Second))
 	b.approveAll()
 	b.run()
 	b.soon(func() bool { return b.ready() && b.counted(resultIssued) == 1 }, "a new credential")
@@ -207,23 +207,23 @@ func TestACertificateThatTheHubDoesNotKnowIsReplacedWithTheToken(t *testing.T) {
 	b.Expect(os.WriteFile(filepath.Join(b.dir, privateKeyKey), key, 0o600)).To(Succeed())
 	b.run()
 	b.Eventually(b.ready).Should(BeTrue())
-	config, version, err := b.keeper.Current()
+	config, version, err := b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(MatchError(ContainSubstring("Unauthorized")))
 	b.approveAll()
 
 	// One 401 may come from an API server that is just starting.
-	b.keeper.Answered(version, http.StatusUnauthorized)
+	b.manager.Answered(version, http.StatusUnauthorized)
 	b.clock.Step(time.Minute)
-	b.keeper.Answered(version, http.StatusOK)
-	b.Expect(b.keeper.heldNow().Refused).To(BeFalse())
+	b.manager.Answered(version, http.StatusOK)
+	b.Expect(b.manager.heldNow().Refused).To(BeFalse())
 	for range refusalsInARow {
-		b.keeper.Answered(version, http.StatusUnauthorized)
+		b.manager.Answered(version, http.StatusUnauthorized)
 		b.clock.Step(refusalTime / 2)
 	}
 	b.soon(func() bool { return b.counted(resultIssued) == 1 }, "a new credential")
 	b.Expect(b.request().Spec.Username).To(HavePrefix("system:bootstrap:"))
-	config, _, err = b.keeper.Current()
+	config, _, err = b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.get(config)).To(Succeed())
 }
@@ -258,7 +258,7 @@ func TestServiceAccountTokens(t *testing.T) {
 	b.bootstrap(first.Token)
 	b.run()
 	b.soon(b.ready, "a credential")
-	config, _, err := b.keeper.Current()
+	config, _, err := b.manager.Current()
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(config.BearerToken).NotTo(Equal(first.Token), "its own from the start")
 	b.Expect(b.get(config)).To(Succeed())
@@ -287,7 +287,7 @@ func TestSecretStore(t *testing.T) {
 		b.Expect(client.IgnoreNotFound(b.admin.Get(context.Background(), key, secret))).To(Succeed())
 		return secret.Data
 	}).Should(And(HaveKey(privateKeyKey), HaveKey(certificateKey), HaveKey(kubeconfigKey), Not(HaveKey(pendingKey))))
-	first := b.keeper
+	first := b.manager
 
 	// A second agent shares it, and takes over what the first one renews. It keeps what is not its own.
 	secret.Data["note"] = []byte("ours")
@@ -295,7 +295,7 @@ func TestSecretStore(t *testing.T) {
 	b.stop()
 	b.run(inSecret)
 	b.Eventually(b.ready).Should(BeTrue())
-	b.Expect(b.keeper.present.NotAfter).To(Equal(first.present.NotAfter))
+	b.Expect(b.manager.present.NotAfter).To(Equal(first.present.NotAfter))
 	b.approveAll()
 	b.Eventually(func() time.Time { return time.Now().Add(time.Hour) }).WithTimeout(agenttest.Wait).
 		Should(BeTemporally(">", first.present.NotAfter.Add(time.Second)), "certificates count in whole seconds")
@@ -311,7 +311,7 @@ func TestSecretStore(t *testing.T) {
 	b.Expect(b.admin.Get(context.Background(), key, secret)).To(Succeed())
 	b.Expect(secret.Data).To(HaveKeyWithValue("note", []byte("ours")))
 
-	renewed := b.keeper.present
+	renewed := b.manager.present
 	before := b.request().UID
 	b.clock.SetTime(first.held.RenewAt.Add(time.Second))
 	b.Expect(first.load(context.Background())).To(Succeed())
