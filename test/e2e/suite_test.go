@@ -47,7 +47,7 @@ var _ = BeforeSuite(func() {
 	var err error
 	work, err = os.MkdirTemp(output(), "work-")
 	Expect(err).NotTo(HaveOccurred())
-	for _, name := range []string{"charts", "config"} {
+	for _, name := range []string{"bin", "charts", "config"} {
 		target, err := filepath.Abs(filepath.Join(root, name))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Symlink(target, filepath.Join(work, name))).To(Succeed())
