@@ -111,6 +111,7 @@ spec:
       labels: {app: web}
     spec:
       nodeSelector: {hollowfleet.io/hollow: "true"}
+      tolerations: [{key: hollowfleet.io/hollow, operator: Exists}]
       topologySpreadConstraints:
       - {topologyKey: kubernetes.io/hostname, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}
       containers:
