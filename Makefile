@@ -36,7 +36,8 @@ TOOLS := $(BIN)/tools/$(TOOLS_KEY)
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOVULNCHECK := $(TOOLS)/govulncheck
-HEARTBEAT := $(BIN)/tools/heartbeat
+# Says every few seconds how far a command is, so that nobody has to guess whether a cold build hangs.
+PROGRESS := $(CURDIR)/hack/progress.sh
 
 # Open Cluster Management's own programs and webhook configurations, for make test-ocm only.
 OCM_VERSION := v1.2.1
@@ -56,8 +57,7 @@ CERT_MANAGER := $(BIN)/cert-manager/$(CERT_MANAGER_VERSION)
 comma := ,
 # go-build NAME,PACKAGES builds programs of the root module into bin, all with one call of go.
 # Without grpcnotrace, gRPC's debug pages keep the linker from leaving out what nothing calls: 20 MB of the agent.
-go-build = @$(HEARTBEAT) -name '$(1)' -packages '$(2)' -- \
-	go build -v -buildvcs=$(BUILDVCS) -tags grpcnotrace -ldflags '-s -w' -o $(BIN)/ $(2)
+go-build = @"$(PROGRESS)" '$(1)' 5 go build -v -buildvcs=$(BUILDVCS) -tags grpcnotrace -ldflags '-s -w' -o $(BIN)/ $(2)
 
 # The tag of the images, and the commit that they tell; a source archive has neither.
 VERSION ?= $(shell hack/version.sh)
@@ -98,7 +98,7 @@ demo: build ## Build everything, start a fleet on this machine, show that it wor
 	@$(BIN)/demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 .PHONY: demo-down
-demo-down: $(HEARTBEAT) ## End a fleet that "make demo KEEP=1" left running, and remove its files.
+demo-down: ## End a fleet that "make demo KEEP=1" left running, and remove its files.
 	$(call go-build,demo,$(DEMO_PACKAGE) ./hub/cmd/kubectl-hollow)
 	@$(BIN)/demo down
 
@@ -127,24 +127,24 @@ repeat: build ## Run the suites that break fleets TIMES times in a row, each tim
 ##@ Build it
 
 .PHONY: build
-build: $(HEARTBEAT) ## Build bin/hub, bin/kubectl-hollow with its completion, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
+build: ## Build bin/hub, bin/kubectl-hollow with its completion, bin/agent, bin/simcluster, bin/hollow-node and bin/demo.
 	$(call go-build,hub$(comma) agent and demo,$(HUB_PACKAGES) $(AGENT_PACKAGES) $(DEMO_PACKAGE))
 	@install -m 755 hack/kubectl_complete-hollow.sh $(BIN)/kubectl_complete-hollow
 	@$(MAKE) build-simulator
 
 .PHONY: build-hub
-build-hub: $(HEARTBEAT) ## Build bin/hub and bin/kubectl-hollow alone.
+build-hub: ## Build bin/hub and bin/kubectl-hollow alone.
 	$(call go-build,hub,$(HUB_PACKAGES))
 	@install -m 755 hack/kubectl_complete-hollow.sh $(BIN)/kubectl_complete-hollow
 
 .PHONY: build-agent
-build-agent: $(HEARTBEAT) ## Build bin/agent alone.
+build-agent: ## Build bin/agent alone.
 	$(call go-build,agent,$(AGENT_PACKAGES))
 
 # The simulator's version is that of Kubernetes, so no commit is put into it: it need not be linked again after each.
 .PHONY: build-simulator
-build-simulator: $(HEARTBEAT) ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes.
-	@cd agent/simulator && "$(CURDIR)/$(HEARTBEAT)" -name simulator -note '$(SIMULATOR_NOTE)' -packages '$(SIMULATOR_PACKAGES)' -- \
+build-simulator: ## Build bin/simcluster and bin/hollow-node, which compiles Kubernetes.
+	@cd agent/simulator && NOTE='$(SIMULATOR_NOTE)' "$(PROGRESS)" simulator 10 \
 		go build -v -buildvcs=false -ldflags '$(SIMULATOR_LDFLAGS)' -o "$(CURDIR)/$(BIN)/" $(SIMULATOR_PACKAGES)
 
 .PHONY: images
@@ -218,21 +218,17 @@ e2e: ## Run Hollowfleet on three real kind clusters, as the README says. It need
 	@KEEP='$(KEEP)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) $(HEARTBEAT) ## Run golangci-lint over every module.
+lint: $(GOLANGCI_LINT) ## Run golangci-lint over every module.
 	@hack/lint.sh $(GOLANGCI_LINT) $(MODULES)
 
 .PHONY: verify
-verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(HEARTBEAT) ## Check generated files, formatting, go.mod files, vet, import walls and lint.
+verify: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Check generated files, formatting, go.mod files, vet, import walls and lint.
 	@hack/verify.sh $(GOLANGCI_LINT) $(MODULES)
 
 ##@ Tools
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(HEARTBEAT) ## Build the pinned tools into bin/tools.
-
-$(HEARTBEAT): $(wildcard hack/tools/heartbeat/*.go)
-	@cd hack/tools && go build -buildvcs=false -o "$(CURDIR)/$@" ./heartbeat
-	@touch $@
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the pinned tools into bin/tools.
 
 $(OCM)/placement: hack/ocm.sh
 	@echo "building OCM's programs $(OCM_VERSION): a few minutes with an empty cache"
@@ -245,7 +241,7 @@ $(CLUSTER_AUTOSCALER): hack/cluster-autoscaler.sh
 $(CONTROLLER_GEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(GOVULNCHECK): PACKAGE := golang.org/x/vuln/cmd/govulncheck
 $(GOLANGCI_LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-$(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOVULNCHECK): | $(HEARTBEAT)
+$(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOVULNCHECK):
+	@mkdir -p $(BIN)/tools
 	@find $(BIN)/tools -mindepth 1 -maxdepth 1 -type d ! -name $(TOOLS_KEY) -exec rm -rf {} +
-	@cd hack/tools && "$(CURDIR)/$(HEARTBEAT)" -name $(@F) -packages '$(PACKAGE)' -- \
-		go build -v -buildvcs=false -o "$(CURDIR)/$@" $(PACKAGE)
+	@cd hack/tools && "$(PROGRESS)" $(@F) 5 go build -v -buildvcs=false -o "$(CURDIR)/$@" $(PACKAGE)

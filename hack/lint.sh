@@ -16,7 +16,7 @@ failed=0
 run() {
 	local name=$1
 	shift
-	"$root/bin/tools/heartbeat" -name "lint $name" -- "$linter" run "$@" || failed=1
+	"$root/hack/progress.sh" "lint $name" 15 "$linter" run "$@" || failed=1
 }
 
 for module in "$@"; do

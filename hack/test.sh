@@ -38,7 +38,7 @@ go_test() {
 	(
 		cd "$directory" || exit 2
 		# shellcheck disable=SC2086 # TESTFLAGS is a list of flags
-		"$root/bin/tools/heartbeat" -name "$suite" -every 30s -quiet 30s -- \
+		"$root/hack/progress.sh" "$suite" 30 \
 			go test -count=1 -vet=off "${short[@]}" -timeout "$timeout" ${TESTFLAGS:-} "$@"
 	) | tee "$logs/$suite.log"
 	echo "${PIPESTATUS[0]}" >"$logs/$suite.code"

@@ -62,7 +62,7 @@ formatted() {
 
 # The linter runs the same analyzers over every package but those that link Kubernetes: see hack/lint.sh.
 vetted() {
-	(cd agent/simulator && "$root/bin/tools/heartbeat" -name "go vet" -- go vet ./...)
+	(cd agent/simulator && "$root/hack/progress.sh" "go vet" 15 go vet ./...)
 }
 
 # The linter is shown a breach of every wall and must refuse it; chains of imports are followed in the repository itself.
@@ -74,7 +74,7 @@ walls() {
 cross_compiled() {
 	local platform
 	for platform in darwin/arm64 windows/amd64; do
-		GOOS=${platform%/*} GOARCH=${platform#*/} "$root/bin/tools/heartbeat" -name "kubectl-hollow for $platform" -- \
+		GOOS=${platform%/*} GOARCH=${platform#*/} "$root/hack/progress.sh" "kubectl-hollow for $platform" 15 \
 			go build -v -buildvcs=false -ldflags '-s -w' -o /dev/null ./hub/cmd/kubectl-hollow || return 1
 	done
 }

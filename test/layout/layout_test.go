@@ -104,7 +104,7 @@ func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 	}
 }
 
-// What runs the tests is a copy of ours, with a go and a heartbeat that are scripts.
+// What runs the tests is a copy of ours, with a go that is a script.
 func TestGosClosingLinesAreShown(t *testing.T) {
 	for name, test := range map[string]struct {
 		line, code, verdict string
@@ -118,8 +118,8 @@ func TestGosClosingLinesAreShown(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
 			for file, content := range map[string]string{
-				"hack/test.sh":        read(t, "hack/test.sh"),
-				"bin/tools/heartbeat": "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n",
+				"hack/test.sh":     read(t, "hack/test.sh"),
+				"hack/progress.sh": read(t, "hack/progress.sh"),
 				"path/go": "#!/bin/sh\n[ $1 = list ] && { echo example.com/x; exit; }\n" +
 					"printf '" + test.line + "\\n' $(basename $PWD)\nexit " + test.code + "\n",
 				"apis/.keep": "", "internal/owneddir/.keep": "", "hack/tools/.keep": "", "hack/release/.keep": "", "agent/simulator/.keep": "",
