@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"net/http"
 
 	"k8s.io/client-go/kubernetes"
@@ -11,17 +12,19 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// addDisruptions adds what carries NodeDisruptionRuns out.
-func (a *agent) addDisruptions(c clusters, target kubernetes.Interface) error {
+// newDisruptions makes what carries NodeDisruptionRuns out, and knows what new instances are made with. It also returns the
+// client of the target that it shares with drains and checks.
+func (a *agent) newDisruptions(c clusters) (kubernetes.Interface, *disruption.Controller, error) {
+	target, err := clients.NewGatedClientset(a.target, a.gate.RoundTripper)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the target for drains: %w", err)
+	}
 	disruptions, err := disruption.New(disruption.Deps{
 		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Nodes: c.target.GetClient(),
 		Host: c.host.GetClient(), HostNamespace: a.HostNamespace, Target: target,
 		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("disruption"),
 	})
-	if err != nil {
-		return err
-	}
-	return c.hub.Add(disruptions)
+	return target, disruptions, err
 }
 
 // addLoadTests adds what carries LoadTestRuns out.

@@ -187,7 +187,11 @@ func (a *agent) hubNamespace() string { return a.hubProbe.Cluster().Status.Names
 func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	hub, target := c.hub.GetClient(), c.target.GetClient()
 	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.parts.machineThaws)
-	drivers, err := a.drivers(ctx, c, waker)
+	clientset, disruptions, err := a.newDisruptions(c)
+	if err != nil {
+		return err
+	}
+	drivers, err := a.drivers(ctx, c, waker, disruptions.PlanFor)
 	if err != nil {
 		return err
 	}
@@ -202,10 +206,6 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 	})
 	if err != nil {
 		return err
-	}
-	clientset, err := clients.NewGatedClientset(a.target, a.gate.RoundTripper)
-	if err != nil {
-		return fmt.Errorf("connecting to the target for drains: %w", err)
 	}
 	recorder := c.hub.GetEventRecorder("hollowfleet-agent")
 	machines, err := machine.New(machine.Deps{
@@ -236,7 +236,7 @@ func (a *agent) addControllers(ctx context.Context, c clusters) error {
 		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
 		c.hub.Add(finder),
 		c.hub.Add(checker),
-		a.addDisruptions(c, clientset),
+		c.hub.Add(disruptions),
 		a.addLoadTests(c, clientset),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
@@ -293,7 +293,7 @@ func (a *agent) targetVersion() string {
 }
 
 // drivers makes the driver of every provider, with gated clients, behind the gate.
-func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (map[string]driver.Driver, error) {
+func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
 	ca, err := clients.CertificateAuthority(a.target)
 	if err != nil {
 		return nil, err
@@ -309,7 +309,7 @@ func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker) (
 		factories[name] = factory
 	}
 	environment := driver.Environment{
-		ClusterName: a.ClusterName, Changed: waker.Wake, Clock: a.clock,
+		ClusterName: a.ClusterName, Changed: waker.Wake, Clock: a.clock, DisruptionPlan: plan,
 		Target: a.access(c.target, a.TargetNamespace), Host: a.access(c.host, a.HostNamespace),
 	}
 	drivers := map[string]driver.Driver{}

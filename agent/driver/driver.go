@@ -156,6 +156,10 @@ type Environment struct {
 	Target, Host Access
 	// Changed asks the agent to look at a Machine, by name. It never blocks.
 	Changed func(machine string)
+	// DisruptionPlan returns the plan of node disruptions with which the instance of a Machine is to be made, as package
+	// disrupt encodes it; empty for none. A provider that can carry plans out asks right before it makes an instance. Nil if
+	// there are no disruptions.
+	DisruptionPlan func(ctx context.Context, machine *v1alpha1.Machine) (string, error)
 	// Clock is where the time comes from.
 	Clock clock.PassiveClock
 	// Log is for operators.

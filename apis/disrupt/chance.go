@@ -31,3 +31,9 @@ func Hits(percent int32, seed int64, about ...any) bool {
 	}
 	return int32(chance(seed, about...)%DefaultPercent) < percent
 }
+
+// SeedOf is a seed that follows from the names and numbers that it is about. It is small enough to be a number in any JSON.
+func SeedOf(about ...any) int64 {
+	const spare = 12
+	return int64(chance(0, append([]any{"seed"}, about...)...) >> spare)
+}

@@ -38,8 +38,9 @@ const (
 	PodStartDelay FaultType = "PodStartDelay"
 	// PodStartFail keeps pods from starting. Pods that run go on.
 	PodStartFail FaultType = "PodStartFail"
-	// NeverJoin keeps a hollow node that is about to join from it until the end of the window. One that runs as a Node is not
-	// touched; when its process is restarted within a window, it does not come back before the end.
+	// NeverJoin keeps a hollow node that is about to join from it until the end of the window, also one whose Machine is created
+	// within the window. One that runs as a Node is not touched; when its process is restarted within a window, it does not come
+	// back before the end.
 	NeverJoin FaultType = "NeverJoin"
 )
 
@@ -114,11 +115,13 @@ type FlapParameters struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('15s') && duration(self) <= duration('24h')",message="flap.notReadyFor: must be from 15s to 24h, because a kubelet needs up to 15s until its Node shows how it is"
 	NotReadyFor metav1.Duration `json:"notReadyFor"`
 	// readyFor is how long the node is well in between, 15s to 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('15s') && duration(self) <= duration('24h')",message="flap.readyFor: must be from 15s to 24h, because a kubelet needs up to 15s until its Node shows how it is"
 	ReadyFor metav1.Duration `json:"readyFor"`
 }
 
@@ -153,6 +156,8 @@ type ConditionParameters struct {
 	// Pressure are for these.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:XValidation:rule="!(self in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'])",message="condition.type: it is the kubelet's own: use a fault of the type NotReady or Pressure"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="condition.type: want a name such as KernelDeadlock, or example.com/KernelDeadlock"
 	Type corev1.NodeConditionType `json:"type"`
 	// status is True, False or Unknown. Default True.
 	// +kubebuilder:validation:Enum="True";"False";Unknown
@@ -161,6 +166,7 @@ type ConditionParameters struct {
 	// reason is a word such as DockerHung. Default NodeDisruption.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z_][A-Za-z0-9_]*$')",message="condition.reason: want a word such as DockerHung"
 	Reason string `json:"reason,omitempty"`
 	// message is for people. The hollow node appends the name of the run, by which it knows the condition again.
 	// +kubebuilder:validation:MaxLength=512
@@ -193,12 +199,14 @@ type SlowAPIParameters struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('5m')",message="slowAPI.latency: must be from 1ms to 5m"
 	Latency metav1.Duration `json:"latency"`
 	// jitter is up to how much more is added, different for each request, up to 5m. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('5m')",message="slowAPI.jitter: must be from 0s to 5m"
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 	// clients are whose requests are delayed: Main, Heartbeat and Events. Default all.
 	// +listType=set
@@ -220,6 +228,7 @@ type APIErrorsParameters struct {
 	// +kubebuilder:validation:Minimum=401
 	// +kubebuilder:validation:Maximum=599
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self in [401, 403, 429] || self >= 500",message="apiErrors.statusCode: want 401, 403, 429, or 500 to 599"
 	StatusCode int32 `json:"statusCode,omitempty"`
 	// clients are whose requests fail: Main, Heartbeat and Events. Default all.
 	// +listType=set
@@ -236,12 +245,14 @@ type PodStartDelayParameters struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="podStartDelay.delay: must be from 1ms to 1h"
 	Delay metav1.Duration `json:"delay"`
 	// jitter is up to how much longer a pod waits, different for each pod, up to 1h. Default 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="podStartDelay.jitter: must be from 0s to 1h"
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 }
 

@@ -80,7 +80,7 @@ func (s Selection) Select(candidates []Candidate) []string {
 		}
 	}
 	turns = slices.DeleteFunc(turns, func(c turn) bool { return c.Excluded })
-	turns = turns[:s.count(len(turns))]
+	turns = turns[:s.Count(len(turns))]
 	var selected []string
 	for _, one := range turns {
 		if !one.Unavailable {
@@ -112,8 +112,8 @@ func (s Selection) turns(candidates []Candidate) []turn {
 	return slices.CompactFunc(turns, func(a, b turn) bool { return a.Name == b.Name })
 }
 
-// count is how many of so many nodes are hit.
-func (s Selection) count(nodes int) int {
+// Count is how many of so many nodes are hit, whatever MaxUnavailable says.
+func (s Selection) Count(nodes int) int {
 	wanted := 0
 	switch s.Mode {
 	case ModeOne:

@@ -48,8 +48,11 @@ type NodeDisruptionRunSpec struct {
 }
 
 // Disruption is what goes wrong, on which Nodes, when, and what is expected of it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.expectations) || self.expectations.all(e, duration(e.within) <= duration(self.timing.duration) - (has(self.timing.healthyFor) ? duration(self.timing.healthyFor) : duration('0s')) - (has(self.timing.jitter) ? duration(self.timing.jitter) : duration('0s')))",message="expectations.within: it is longer than the run, which lasts timing.duration without healthyFor and jitter from its first fault on: shorten it, or set a longer duration"
 type Disruption struct {
-	// target says which Nodes are hit. They are chosen once, when the run begins.
+	// target says which Nodes are hit. They are chosen once, when the run begins. With a fault NeverJoin, Machines whose pods are
+	// created within one of its windows are hit too, as mode and value say, counted together with those that were chosen before.
 	// +kubebuilder:default={}
 	// +optional
 	Target DisruptionTarget `json:"target,omitzero"`
@@ -65,10 +68,11 @@ type Disruption struct {
 	// +required
 	Timing DisruptionTiming `json:"timing"`
 
-	// seed decides which Nodes are hit, the jitter, and which requests and pods a fault hits: the same for the same seed.
-	// Default 0.
+	// seed decides which Nodes are hit, the jitter, and which requests and pods a fault hits: the same for the same seed, as long as
+	// no Nodes have come or gone. Default: 0 for what runs once. With a schedule each run has another seed, which follows from the
+	// NodeDisruption's UID and the run's time and is in the run's spec; set a seed to hit the same Nodes in every run.
 	// +optional
-	Seed int64 `json:"seed,omitempty"`
+	Seed *int64 `json:"seed,omitempty"`
 
 	// expectations are what has to become of each Node that is hit. They give the run a verdict. Default none.
 	// +listType=atomic
@@ -78,6 +82,10 @@ type Disruption struct {
 }
 
 // DisruptionTarget chooses Nodes by their Machines. All that is set has to hold.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !(self.mode in ['Fixed', 'Percent']) || (has(self.value) && self.value > 0)",message="target.value: required for the modes Fixed and Percent, more than 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Percent' || !has(self.value) || self.value <= 100",message="target.value: must be a percentage from 1 to 100 for the mode Percent"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || self.value == 0 || (has(self.mode) && self.mode in ['Fixed', 'Percent'])",message="target.value: has no meaning for the modes One and All: remove it, or set mode to Fixed or Percent"
 type DisruptionTarget struct {
 	// machineSelector chooses Machines by their labels. Default all Machines of the cluster.
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="machineSelector: at most 32 labels and 32 expressions"
@@ -123,6 +131,10 @@ type DisruptionTarget struct {
 }
 
 // DisruptionTiming is a series of windows in which the faults are there.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.repeat) || self.repeat <= 1 || (has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s'))",message="timing.repeat: without unhealthyFor there is one window, which lasts until the end: set unhealthyFor, or remove repeat"
+// +kubebuilder:validation:XValidation:rule="!(has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s')) || (has(self.repeat) && self.repeat == 1) || (has(self.jitter) ? duration(self.jitter) : duration('0s')) <= (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s'))",message="timing.jitter: it is more than healthyFor, so that windows could overlap: shorten it, or set repeat to 1"
+// +kubebuilder:validation:XValidation:rule="(has(self.healthyFor) ? duration(self.healthyFor) : duration('0s')) + (has(self.jitter) ? duration(self.jitter) : duration('0s')) < duration(self.duration)",message="timing.healthyFor: with jitter, the first window could begin after the end of the run: shorten them, or set a longer duration"
 type DisruptionTiming struct {
 	// startAfter is how long after its creation the run begins. Default 0s.
 	// +kubebuilder:validation:Type=string
@@ -143,12 +155,14 @@ type DisruptionTiming struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="timing.healthyFor: must be from 0s to 720h"
 	HealthyFor metav1.Duration `json:"healthyFor,omitzero"`
 	// unhealthyFor is how long a window is, 1s at least. Default: one window until the end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timing.unhealthyFor: must be from 1s to 720h, or left out for one window until the end"
 	UnhealthyFor metav1.Duration `json:"unhealthyFor,omitzero"`
 	// jitter is up to how much later a window begins and ends, different for each window and Node. With more than one
 	// window it is at most healthyFor. Default 0s.
@@ -156,6 +170,7 @@ type DisruptionTiming struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="timing.jitter: must be from 0s to 720h"
 	Jitter metav1.Duration `json:"jitter,omitzero"`
 	// repeat is how many windows there are. Default 0, which means as many as begin before the end.
 	// +kubebuilder:validation:Minimum=0
@@ -202,6 +217,7 @@ type DisruptionExpectation struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}([.][0-9]{1,9})?s|[0-9]{1,9}([.][0-9]{1,6})?ms|[0-9]{1,9}([.][0-9]{1,3})?(us|µs)|[0-9]{1,9}ns)+)$`
 	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="expectations.within: must be more than 0s"
 	Within metav1.Duration `json:"within"`
 }
 
@@ -262,7 +278,10 @@ type NodeDisruptionRunStatus struct {
 	// endTime is when the run ends.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// selected is how many Nodes are hit.
+	// candidates is how many Machines the Nodes were chosen from when the run began.
+	// +optional
+	Candidates int32 `json:"candidates,omitempty"`
+	// selected is how many Nodes are hit. With NeverJoin it grows while Machines come.
 	// +optional
 	Selected int32 `json:"selected"`
 	// injected is on how many of them a fault has begun.
@@ -346,6 +365,10 @@ type DisruptedNode struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Name string `json:"name"`
+	// arrivedAt is when the Machine's pod was about to be created, with the faults in it. Only set for Machines that came while
+	// the run was going on, which NeverJoin hits; absent for those that were chosen when it began.
+	// +optional
+	ArrivedAt *metav1.Time `json:"arrivedAt,omitempty"`
 	// bootID of the Node when the run began. Another one shows that it was started again.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -82,16 +83,32 @@ func (d *Driver) Create(ctx context.Context, request driver.Request) (driver.Ins
 	if !errors.Is(err, driver.ErrNotFound) {
 		return driver.Instance{}, err
 	}
+	// A plan that came later would be too late for a node that is not to join.
+	plan, err := d.disruptionPlan(ctx, request.Machine)
+	if err != nil {
+		return driver.Instance{}, err
+	}
 	if err := d.writeSecret(ctx, name, want); err != nil {
 		return driver.Instance{}, err
 	}
 	pod := renderPod(d.environment.ClusterName, d.environment.Host.Namespace, name, d.options.Image, want)
+	if plan != "" {
+		pod.Annotations[disrupt.Annotation] = plan
+	}
 	telemetry.Stamp(ctx, pod)
 	if err := d.environment.Host.Client.Create(ctx, pod); err != nil {
 		return driver.Instance{}, fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, exhausted(err))
 	}
 	d.pods.Observed(pod)
 	return d.instance(ctx, pod, request)
+}
+
+// disruptionPlan returns the plan of disruptions that a Machine's pod is created with; empty for none.
+func (d *Driver) disruptionPlan(ctx context.Context, machine *v1alpha1.Machine) (string, error) {
+	if d.environment.DisruptionPlan == nil {
+		return "", nil
+	}
+	return d.environment.DisruptionPlan(ctx, machine)
 }
 
 // CheckUpdate implements driver.Driver: another pod of the same name goes on with the Node.

@@ -25,7 +25,7 @@ const mostWarnings, mostWarning = 8, 512
 // begin chooses the Nodes of a run when it is time.
 func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisruptionRunStatus) v1alpha1.NodeDisruptionRunStatus {
 	status.Phase = v1alpha1.NodeDisruptionPending
-	selected, effect, err := w.choose(run)
+	selected, effect, candidates, err := w.choose(run)
 	if err == nil {
 		err = validate(run)
 	}
@@ -34,6 +34,9 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		return status
 	}
 	warnings := effect.Warnings()
+	if hasNeverJoin(run) {
+		warnings = append(warnings, fmt.Sprintf("NeverJoin also hits Machines that come while the run is going on; %d that it could hit now are about to join", w.aboutToJoin(run)))
+	}
 	status.Preview = previewOf(selected, warnings)
 	preview := strings.Join(append([]string{"would hit " + named(selected)}, warnings...), "; ")
 	due := run.CreationTimestamp.Add(run.Spec.Timing.StartAfter.Duration)
@@ -44,7 +47,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		status.Message = "the agent is frozen, and begins no disruption: " + preview
 	case w.Now.Before(due.Add(-lead)):
 		status.Message = fmt.Sprintf("begins at %s: %s", due.UTC().Format(time.RFC3339), preview)
-	case len(selected) == 0:
+	case len(selected) == 0 && !hasNeverJoin(run):
 		status.Phase, status.Message = v1alpha1.NodeDisruptionFailed, "spec.target: no Node is hit: "+w.why(run)
 	default:
 		start := w.Now.Add(lead)
@@ -54,7 +57,7 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 		start = start.Truncate(time.Second).Add(time.Second)
 		begins, ends := metav1.NewTime(start), metav1.NewTime(start.Add(run.Spec.Timing.Duration.Duration).Truncate(time.Second))
 		status.Preview = nil
-		status.StartTime, status.EndTime, status.Selected = &begins, &ends, int32(len(selected))
+		status.StartTime, status.EndTime, status.Selected, status.Candidates = &begins, &ends, int32(len(selected)), int32(candidates)
 		for _, name := range selected {
 			chosen := v1alpha1.DisruptedNode{Name: name}
 			if node := w.Nodes[name]; node != nil {
@@ -68,16 +71,17 @@ func (w *World) begin(run *v1alpha1.NodeDisruptionRun, status v1alpha1.NodeDisru
 	return status
 }
 
-// choose returns the names of the Nodes that a run would hit now, and what the node-lifecycle controller would make of it.
-func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effect, error) {
+// choose returns the names of the Nodes that a run would hit now, what the node-lifecycle controller would make of it, and among
+// how many Machines the Nodes are chosen.
+func (w *World) choose(run *v1alpha1.NodeDisruptionRun) (selected []string, effect disrupt.Effect, among int, err error) {
 	target := run.Spec.Target
 	chosen, err := metav1.LabelSelectorAsSelector(orEverything(target.MachineSelector))
 	if err != nil {
-		return nil, disrupt.Effect{}, fmt.Errorf("spec.target.machineSelector: %w", err)
+		return nil, disrupt.Effect{}, 0, fmt.Errorf("spec.target.machineSelector: %w", err)
 	}
 	excluded, err := metav1.LabelSelectorAsSelector(target.Exclude) // Nil selects nothing.
 	if err != nil {
-		return nil, disrupt.Effect{}, fmt.Errorf("spec.target.exclude: %w", err)
+		return nil, disrupt.Effect{}, 0, fmt.Errorf("spec.target.exclude: %w", err)
 	}
 	var candidates []disrupt.Candidate
 	var states []disrupt.NodeState
@@ -87,7 +91,7 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 		if node != nil && machine.DeletionTimestamp == nil {
 			states = append(states, stateOf(machine.Name, node))
 		}
-		if !w.isOfConcern(run, machine) || !w.matches(target, chosen, machine, node) {
+		if !w.isOfConcern(run, machine) || !matches(target, chosen, machine, node) {
 			continue
 		}
 		candidates = append(candidates, disrupt.Candidate{
@@ -97,23 +101,24 @@ func (w *World) choose(run *v1alpha1.NodeDisruptionRun) ([]string, disrupt.Effec
 	}
 	selection, err := selectionOf(run, len(candidates))
 	if err != nil {
-		return nil, disrupt.Effect{}, err
+		return nil, disrupt.Effect{}, 0, err
 	}
-	selected := selection.Select(candidates)
+	selected = selection.Select(candidates)
 	if len(selected) > mostNodes {
-		return nil, disrupt.Effect{}, fmt.Errorf("spec.target: %d Nodes are more than %d: choose fewer, or use several runs", len(selected), mostNodes)
+		return nil, disrupt.Effect{}, 0, fmt.Errorf("spec.target: %d Nodes are more than %d: choose fewer, or use several runs", len(selected), mostNodes)
 	}
-	effect := disrupt.Thresholds(states, nil)
+	effect = disrupt.Thresholds(states, nil)
 	if mayTurnNotReady(run) {
 		effect = disrupt.Thresholds(states, selected)
 	}
-	return selected, effect, nil
+	candidates = slices.DeleteFunc(candidates, func(c disrupt.Candidate) bool { return c.Excluded })
+	return selected, effect, len(candidates), nil
 }
 
 // selectionOf returns how a run chooses among that many candidates.
 func selectionOf(run *v1alpha1.NodeDisruptionRun, candidates int) (disrupt.Selection, error) {
 	target := run.Spec.Target
-	selection := disrupt.Selection{Seed: run.Spec.Seed, Mode: cmp.Or(target.Mode, disrupt.ModeAll), Value: target.Value}
+	selection := disrupt.Selection{Seed: run.Spec.SeedValue(), Mode: cmp.Or(target.Mode, disrupt.ModeAll), Value: target.Value}
 	if target.MaxUnavailable != nil && mayTurnNotReady(run) {
 		most, err := intstr.GetScaledValueFromIntOrPercent(target.MaxUnavailable, candidates, false)
 		if err != nil {
@@ -135,29 +140,11 @@ func mayTurnNotReady(run *v1alpha1.NodeDisruptionRun) bool {
 
 // validate reports what keeps a run from being carried out, however long one waits.
 func validate(run *v1alpha1.NodeDisruptionRun) error {
-	var problems []error
-	timing := run.Spec.Timing
-	start := metav1.NewTime(time.Unix(0, 0))
-	for _, entry := range entriesFrom(run, start, metav1.NewTime(start.Add(timing.Duration.Duration.Truncate(time.Second)))) {
-		entry.UID = cmp.Or(entry.UID, run.Name)
-		if err := entry.Fault.Validate(); err != nil {
-			problems = append(problems, fmt.Errorf("spec.faults[%d]: %w", entry.Index, err))
-		} else if err := entry.Validate(); err != nil && entry.Index == 0 {
-			problems = append(problems, fmt.Errorf("spec.timing: %w", err))
-		}
-	}
-	for i, expectation := range run.Spec.Expectations {
-		if most := timing.Duration.Duration - timing.HealthyFor.Duration - timing.Jitter.Duration; expectation.Within.Duration > most {
-			problems = append(problems, fmt.Errorf("spec.expectations[%d].within: %s is longer than the run, which lasts %s from the first fault on: let it last longer",
-				i, expectation.Within.Duration, max(most, 0)))
-		}
-	}
-	return oneLine(problems)
+	return oneLine(run.Spec.Validate())
 }
 
 // oneLine joins errors for a message, in which line breaks would be lost or break a table.
-func oneLine(problems []error) error {
-	joined := errors.Join(problems...)
+func oneLine(joined error) error {
 	if joined == nil {
 		return nil
 	}
@@ -165,14 +152,15 @@ func oneLine(problems []error) error {
 }
 
 // matches tells whether a Machine and its Node are of the target.
-func (w *World) matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
+func matches(target v1alpha1.DisruptionTarget, chosen labels.Selector, machine *v1alpha1.Machine, node *corev1.Node) bool {
 	if target.MachineDeployment != "" && machine.Labels[v1alpha1.MachineDeploymentNameLabel] != target.MachineDeployment {
 		return false
 	}
-	if len(target.Zones) > 0 && node == nil { // Its zone is not known before it joins.
-		return false
+	zone := machine.Spec.NodeMetadata.Labels[corev1.LabelTopologyZone] // Before it joins, that is all that is known of it.
+	if node != nil {
+		zone = node.Labels[corev1.LabelTopologyZone]
 	}
-	if len(target.Zones) > 0 && !slices.Contains(target.Zones, node.Labels[corev1.LabelTopologyZone]) {
+	if len(target.Zones) > 0 && !slices.Contains(target.Zones, zone) {
 		return false
 	}
 	return chosen.Matches(labels.Set(machine.Labels))
@@ -182,9 +170,6 @@ func (w *World) matches(target v1alpha1.DisruptionTarget, chosen labels.Selector
 func (w *World) why(run *v1alpha1.NodeDisruptionRun) string {
 	if chosen := w.candidates(run); run.Spec.Target.Mode == disrupt.ModePercent && chosen > 0 {
 		return fmt.Sprintf("%d%% of %s is less than one, rounded down: choose a larger percentage, or mode One", run.Spec.Target.Value, counted(chosen))
-	}
-	if onlyNeverJoin(run) {
-		return "no Machine of the target is about to join, and NeverJoin hits no Node that has joined: create the Machines first, with a startupDelay of 30s or more, and then the disruption"
 	}
 	undisruptable := 0
 	for _, pod := range w.Pods {
@@ -211,9 +196,25 @@ func (w *World) isOfConcern(run *v1alpha1.NodeDisruptionRun, machine *v1alpha1.M
 	case machine.DeletionTimestamp != nil:
 		return false
 	case onlyNeverJoin(run):
-		return w.Nodes[machine.Name] == nil && machine.Spec.ProviderID == nil && hasPod
+		return isAboutToJoin(machine, w.Nodes[machine.Name]) && hasPod
 	}
 	return w.Nodes[machine.Name] != nil
+}
+
+// aboutToJoin is how many Machines of the target have a pod, and no Node yet.
+func (w *World) aboutToJoin(run *v1alpha1.NodeDisruptionRun) int {
+	count := 0
+	for i := range w.Machines {
+		machine := &w.Machines[i]
+		if _, made := w.Pods[machine.Name]; made && isAboutToJoin(machine, w.Nodes[machine.Name]) && isTarget(run, machine) {
+			count++
+		}
+	}
+	return count
+}
+
+func isAboutToJoin(machine *v1alpha1.Machine, node *corev1.Node) bool {
+	return node == nil && machine.Spec.ProviderID == nil && machine.DeletionTimestamp == nil
 }
 
 // candidates is how many Machines of the target could be hit.
@@ -224,7 +225,7 @@ func (w *World) candidates(run *v1alpha1.NodeDisruptionRun) int {
 	}
 	count := 0
 	for i := range w.Machines {
-		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && w.matches(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
+		if machine := &w.Machines[i]; w.isOfConcern(run, machine) && matches(run.Spec.Target, chosen, machine, w.Nodes[machine.Name]) {
 			count++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,6 +67,10 @@ type Freeze interface {
 // Controller carries runs out. It reads at an interval: what it waits for are mostly times.
 type Controller struct {
 	Deps
+	// working is held by the round that works. mu guards arrivals, and is held while nothing is read or written.
+	working  sync.Mutex
+	mu       sync.Mutex
+	arrivals arrivals
 	// failing is the error of the last round, which is logged once.
 	failing string
 }
@@ -74,7 +80,7 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Namespace == "" || deps.Runs == nil || deps.Hub == nil || deps.Nodes == nil || deps.Host == nil || deps.HostNamespace == "" || deps.Target == nil || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("node disruptions need the cluster's namespace, clients of hub, target and host, the host's namespace, the freeze state and a clock")
 	}
-	return &Controller{Deps: deps}, nil
+	return &Controller{Deps: deps, arrivals: arrivals{asking: map[string]types.UID{}, since: map[types.UID]time.Time{}}}, nil
 }
 
 // Start works until ctx ends. It implements manager.Runnable.
@@ -109,13 +115,22 @@ func (c *Controller) round(ctx context.Context) {
 // Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing
 // else. An object that cannot be read or written stops no other one.
 func (c *Controller) Work(ctx context.Context) error {
+	c.working.Lock()
+	defer c.working.Unlock()
+	return c.work(ctx)
+}
+
+// work is Work for who holds the lock.
+func (c *Controller) work(ctx context.Context) error {
 	if freeze.IsBystander(c.Freeze.Check()) {
 		return nil
 	}
+	arriving := c.arriving()
 	runs := &v1alpha1.NodeDisruptionRunList{}
 	switch err := c.Runs.List(ctx, runs, client.InNamespace(c.Namespace)); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		// A hub of an earlier release has no disruptions. This is no list without runs: plans stay as they are, and end by themselves.
+		c.remember(c.arrivals.runs, arriving, nil)
 		return nil
 	case err != nil:
 		return fmt.Errorf("listing node disruption runs: %w", err)
@@ -124,13 +139,22 @@ func (c *Controller) Work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	world.Arriving = arriving
 	decision := Decide(world)
+	unwritten := map[types.UID]error{}
 	for i := range world.Runs {
-		problems = append(problems, c.report(ctx, &world.Runs[i], decision.Statuses[i]))
+		run := &world.Runs[i]
+		if err := c.report(ctx, run, decision.Statuses[i]); err != nil {
+			problems, unwritten[run.UID] = append(problems, err), err
+			continue
+		}
+		run.Status = decision.Statuses[i]
 	}
 	if world.Frozen {
+		c.remember(world.Runs, nil, unwritten)
 		return errors.Join(problems...)
 	}
+	c.remember(world.Runs, arriving, unwritten)
 	for _, name := range slices.Sorted(maps.Keys(decision.Plans)) {
 		problems = append(problems, c.write(ctx, name, decision.Plans[name]))
 	}

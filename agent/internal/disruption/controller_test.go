@@ -161,9 +161,13 @@ func TestABadRunStopsNoOther(t *testing.T) {
 	b := newBed(t, "a")
 	environment := agenttest.Environment(t)
 	good, bad := b.run("good", nil), b.run("bad", nil)
-	wrong := b.run("wrong", func(spec *v1alpha1.NodeDisruptionRunSpec) {
-		spec.Timing.UnhealthyFor, spec.Timing.Jitter = metav1.Duration{Duration: time.Second}, metav1.Duration{Duration: time.Minute}
-	})
+	// It is older than the rule that refuses it.
+	wrong := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "wrong"}}
+	wrong.Spec.Faults = []disrupt.Fault{{Type: disrupt.NotReady}}
+	wrong.Spec.Timing = v1alpha1.DisruptionTiming{
+		Duration: metav1.Duration{Duration: time.Minute}, UnhealthyFor: metav1.Duration{Duration: time.Second}, Jitter: metav1.Duration{Duration: time.Minute},
+	}
+	b.Expect(environment.Loosely(t.Context(), func(ctx context.Context) error { return b.admin.Create(ctx, wrong) }, "nodedisruptionruns.hollowfleet.io")).To(Succeed())
 	b.work()
 	b.work()
 	b.Expect(b.read(wrong)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionFailed), HaveField("Message", ContainSubstring("spec.timing"))))

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -47,6 +48,8 @@ type World struct {
 	Pods     map[string]Pod
 	// Unreadable are the UIDs of runs that are there and cannot be decoded: what pods have of them stays.
 	Unreadable map[string]bool
+	// Arriving are the Machines whose pods are about to be created: their UIDs by their names.
+	Arriving map[string]types.UID
 	// Evictable is how many pods could be evicted from a Node. A Node of which this is not known is not in it.
 	Evictable map[string]int32
 }
@@ -71,12 +74,27 @@ type Decision struct {
 // once, and count only when the run's status has them: a plan never begins that is not known on the hub.
 func Decide(w World) Decision {
 	d := Decision{Plans: map[string]string{}}
-	var active []*v1alpha1.NodeDisruptionRun
 	for i := range w.Runs {
-		run := &w.Runs[i]
-		d.Statuses = append(d.Statuses, w.status(run))
-		if carriedOut(run, w.Now) {
-			active = append(active, run)
+		d.Statuses = append(d.Statuses, w.status(&w.Runs[i]))
+	}
+	wanted := runsByNode(w.Runs, w.Now)
+	for name, pod := range w.Pods {
+		if !pod.Disruptable {
+			continue
+		}
+		if text := encode(w.kept(pod), wanted[name]); text != pod.Plan {
+			d.Plans[name] = text
+		}
+	}
+	return d
+}
+
+// runsByNode are the runs that each Node has to carry out, by its name, in the order of their beginnings.
+func runsByNode(runs []v1alpha1.NodeDisruptionRun, now time.Time) map[string][]*v1alpha1.NodeDisruptionRun {
+	var active []*v1alpha1.NodeDisruptionRun
+	for i := range runs {
+		if carriedOut(&runs[i], now) {
+			active = append(active, &runs[i])
 		}
 	}
 	slices.SortFunc(active, func(a, b *v1alpha1.NodeDisruptionRun) int {
@@ -88,15 +106,7 @@ func Decide(w World) Decision {
 			wanted[node.Name] = append(wanted[node.Name], run)
 		}
 	}
-	for name, pod := range w.Pods {
-		if !pod.Disruptable {
-			continue
-		}
-		if text := encode(w.kept(pod), wanted[name]); text != pod.Plan {
-			d.Plans[name] = text
-		}
-	}
-	return d
+	return wanted
 }
 
 // encode is the plan of a node. A run that is not valid, or for which no room is left, is left out and stops no other one; those
@@ -143,7 +153,7 @@ func entriesFrom(run *v1alpha1.NodeDisruptionRun, start, end metav1.Time) []disr
 	timing := run.Spec.Timing
 	for i, fault := range run.Spec.Faults {
 		entries = append(entries, disrupt.Entry{
-			Run: run.Name, UID: string(run.UID), Index: int32(i), Fault: fault, Seed: run.Spec.Seed,
+			Run: run.Name, UID: string(run.UID), Index: int32(i), Fault: fault, Seed: run.Spec.SeedValue(),
 			Timing: disrupt.Timing{
 				Start: start, End: end,
 				HealthyFor: timing.HealthyFor, UnhealthyFor: timing.UnhealthyFor, Jitter: timing.Jitter, Repeat: timing.Repeat,
@@ -167,6 +177,7 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 	case status.StartTime == nil || status.EndTime == nil:
 		status = w.begin(run, status)
 	default:
+		w.addArrivals(run, &status)
 		w.follow(run, &status)
 		status.Phase, status.Message = w.progress(run, &status)
 		status.Expectations = results(run, status.Nodes, over(status.Phase))
@@ -195,9 +206,9 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	case run.Spec.Paused:
 		return v1alpha1.NodeDisruptionPaused, "paused: the Nodes are restored. Set spec.paused to false to go on"
 	case w.Now.Before(begins):
-		return v1alpha1.NodeDisruptionPending, beginning(int(status.Selected), begins)
+		return v1alpha1.NodeDisruptionPending, beginning(int(status.Selected), begins) + arrivalsMessage(run, status)
 	default:
-		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339))
+		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults end at %s", ends.UTC().Format(time.RFC3339)) + arrivalsMessage(run, status)
 	}
 }
 
@@ -205,11 +216,13 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1alpha1.NodeDisruptionRunPhase, string) {
 	begins, ends := status.StartTime.Time, status.EndTime.Time
 	waited := w.Now.Sub(ends) - w.frozenSince(ends)
-	switch ill := status.Observed - status.Recovered; {
+	switch ill := w.ill(status); {
 	case !w.Frozen && w.Answered.Before(ends) && w.Now.Sub(ends) < nextAnswer:
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; the Nodes are looked at once more"
 	case w.Frozen || w.Answered.Before(ends):
 		return v1alpha1.NodeDisruptionRunning, "the faults are over; what has become of the Nodes is not known until the cluster's API server answers and the agent is not frozen"
+	case status.Selected == 0:
+		return v1alpha1.NodeDisruptionFailed, "no Node was hit: NeverJoin hits Machines that come while the run is going on, and none of the target did: create Machines between its start and its end, or let it last longer"
 	case status.Injected == 0:
 		return v1alpha1.NodeDisruptionFailed, fmt.Sprintf("none of %d Nodes was disrupted%s", status.Selected, whyNone(status.Nodes)) + w.unseen(begins, ends)
 	case ill == 0 || waited >= recovery:
@@ -218,6 +231,19 @@ func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1al
 	default:
 		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
 	}
+}
+
+// ill is how many Nodes are not well again of which something was seen. A Machine that is gone has none that could recover.
+func (w *World) ill(status *v1alpha1.NodeDisruptionRunStatus) int {
+	ill := 0
+	for i := range status.Nodes {
+		node := &status.Nodes[i]
+		there := slices.ContainsFunc(w.Machines, func(m v1alpha1.Machine) bool { return m.Name == node.Name && m.DeletionTimestamp == nil })
+		if there && node.ObservedAt != nil && node.RecoveredAt == nil {
+			ill++
+		}
+	}
+	return ill
 }
 
 // whyNone is what is said of the Nodes of a run that has hit none.

@@ -236,7 +236,7 @@ func TestPlansFollowRuns(t *testing.T) {
 			case 0:
 				if len(w.Runs) < 6 {
 					w.add(fmt.Sprintf("r%d", step), func(spec *v1alpha1.NodeDisruptionRunSpec) {
-						spec.Seed = int64(step)
+						spec.Seed = new(int64(step))
 						spec.Target.Mode, spec.Target.Value = disrupt.ModeFixed, int32(rapid.IntRange(0, 5).Draw(t, "value"))
 					})
 				}

@@ -21,7 +21,7 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 	for i := range status.Nodes {
 		node := &status.Nodes[i]
 		w.followNode(run, entries, node)
-		w.expect(run, node, firstWindow(entries, node.Name))
+		w.expect(run, node, begunOn(entries, node))
 		if node.InjectedAt != nil {
 			status.Injected++
 		}
@@ -39,21 +39,47 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]
 	carried := w.carries(run, node.Name)
-	// A Node that had joined before the fault began was not kept from it.
-	late := onlyNeverJoin(run) && w.Nodes[node.Name] != nil
-	if begun := firstWindow(entries, node.Name); node.InjectedAt == nil && carried && !late && !begun.IsZero() && !w.Now.Before(begun) {
+	begun := begunOn(entries, node)
+	late := onlyNeverJoin(run) && w.joinedBefore(entries, node, begun)
+	if node.InjectedAt == nil && carried && !late && !begun.IsZero() && !w.Now.Before(begun) {
 		at := metav1.NewTime(begun.Truncate(time.Second))
 		node.InjectedAt = &at
 	}
 	node.Message = podMessage(pod, has)
-	if late && node.InjectedAt == nil {
+	switch {
+	case late && node.InjectedAt == nil:
 		node.Message = "it joined before the fault began"
+	case !has && node.ArrivedAt != nil && node.InjectedAt == nil:
+		node.Message = "its pod is not made yet"
 	}
 	if w.Frozen || node.InjectedAt == nil { // What is seen while frozen may be old.
 		return
 	}
 	active, _ := disrupt.At(entries, node.Name, w.Now)
 	w.observeNode(run, node, carried && len(active) > 0)
+}
+
+// joinedBefore tells whether a Node was not kept from joining: it is older than the end of the window that had begun then.
+func (w *World) joinedBefore(entries []disrupt.Entry, node *v1alpha1.DisruptedNode, begun time.Time) bool {
+	there := w.Nodes[node.Name]
+	if there == nil {
+		return false
+	}
+	for i := range entries {
+		if window, within, _ := entries[i].At(node.Name, begun); within && !there.CreationTimestamp.Time.Before(window.End) {
+			return false
+		}
+	}
+	return true
+}
+
+// begunOn is when the first fault of a Node begins: for a Machine that came later, when it came. Zero for never.
+func begunOn(entries []disrupt.Entry, node *v1alpha1.DisruptedNode) time.Time {
+	first := firstWindow(entries, node.Name)
+	if node.ArrivedAt != nil && node.ArrivedAt.After(first) {
+		return node.ArrivedAt.Time
+	}
+	return first
 }
 
 // carries tells whether a Node's pod has the run in its plan.

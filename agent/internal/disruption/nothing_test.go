@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -9,18 +10,26 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func TestNeverJoinIsRefusedWhereAllHaveJoined(t *testing.T) {
+func TestNeverJoinFailsWhereNoMachineCame(t *testing.T) {
 	g, w := NewWithT(t), world(3)
-	run := w.add("stuck", func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Faults = []disrupt.Fault{{Type: disrupt.NeverJoin}} })
+	run := w.add("stuck", neverJoin(nil))
+	w.work()
+	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionPending))
+	g.Expect(run.Status.Message).To(ContainSubstring("0 that it could hit now are about to join"))
+	w.pass(lead + 2*time.Second)
+	w.work()
+	g.Expect(run.Status.Message).To(ContainSubstring("Machines that come until then are hit too, 0 so far"))
+	w.pass(2 * time.Minute)
 	w.work()
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
-	g.Expect(run.Status.Message).To(ContainSubstring("no Machine of the target is about to join"))
+	g.Expect(run.Status.Message).To(ContainSubstring("create Machines between its start and its end"))
+	g.Expect(w.planned()).To(BeEmpty(), "who has joined is not touched")
 }
 
 func TestNeverJoinHitsAMachineThatHasNotJoined(t *testing.T) {
 	g, w := NewWithT(t), world(3)
 	delete(w.Nodes, "m01")
-	run := w.add("stuck", func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Faults = []disrupt.Fault{{Type: disrupt.NeverJoin}} })
+	run := w.add("stuck", neverJoin(nil))
 	w.work()
 	g.Expect(run.Status.Nodes).To(ConsistOf(HaveField("Name", "m01")))
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
@@ -132,6 +133,10 @@ func (d *disruptCreate) read(args []string) (*v1alpha1.NodeDisruption, error) {
 	if disruption.Name == "" {
 		return nil, cmdutil.Usage("want a name")
 	}
+	// The API server refuses it too; so nothing is created for a dry run of it.
+	if err := disruption.Spec.Validate(); err != nil {
+		return nil, cmdutil.Usage("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 	return disruption, nil
 }
 
@@ -183,9 +188,10 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	return nil
 }
 
-// hitsNothing tells whether a preview has no Node.
+// hitsNothing tells whether a preview has no Node, and none may come.
 func hitsNothing(shown *v1alpha1.NodeDisruption) bool {
-	return !slices.ContainsFunc(shown.Status.Preview, func(p v1alpha1.DisruptionPreview) bool { return p.Selected > 0 })
+	comes := slices.ContainsFunc(shown.Spec.Faults, func(f disrupt.Fault) bool { return f.Type == disrupt.NeverJoin })
+	return !comes && !slices.ContainsFunc(shown.Status.Preview, func(p v1alpha1.DisruptionPreview) bool { return p.Selected > 0 })
 }
 
 // forget deletes the dry run, also for a user who has interrupted the command.

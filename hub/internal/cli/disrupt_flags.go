@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func (f *disruptFlags) add(command *cobra.Command) {
 	cmdutil.Choice(command, &f.mode, "mode", "how many are hit in each cluster; Fixed and Percent need --value", disrupt.ModeOne, disrupt.ModeAll, disrupt.ModeFixed, disrupt.ModePercent)
 	flags.Int32Var(&f.value, "value", 0, "number of Nodes for Fixed, percentage for Percent")
 	flags.StringVar(&f.maxUnavailable, "max-unavailable", "", "how many Nodes of the target may be unavailable at once: a number or a percentage")
-	flags.Int64Var(&f.seed, "seed", 0, "decides which Nodes are hit: the same for the same seed")
+	flags.Int64Var(&f.seed, "seed", 0, "decides which Nodes are hit: the same for the same seed; default 0, and another one for each run of a schedule")
 	flags.StringArrayVar(&f.faults, "fault", nil, "what goes wrong: NotReady, FreezeHeartbeat[:Lease|Status], Flap:NOTREADY/READY, Kill, Reboot, Pressure:Memory, Condition:TYPE, "+
 		"SlowAPI:LATENCY, APIErrors[:PERCENT], PodStartDelay:DELAY, PodStartFail[:PERCENT], NeverJoin; may be given several times")
 	flags.DurationVar(&f.duration, "for", 0, "how long the disruption lasts, 1s to 720h")
@@ -84,7 +85,10 @@ func (f *disruptFlags) spec() (v1alpha1.NodeDisruptionSpec, error) {
 	if err := f.validate(); err != nil {
 		return spec, err
 	}
-	spec.Seed, spec.Target.MachineDeployment, spec.Target.Zones = f.seed, f.deployment, f.zones
+	spec.Target.MachineDeployment, spec.Target.Zones = f.deployment, f.zones
+	if slices.Contains(f.given(), "seed") {
+		spec.Seed = &f.seed
+	}
 	spec.Target.Mode, spec.Target.Value = f.mode, f.value
 	spec.Timing = v1alpha1.DisruptionTiming{
 		Duration: metav1.Duration{Duration: f.duration}, StartAfter: metav1.Duration{Duration: f.startAfter}, HealthyFor: metav1.Duration{Duration: f.healthyFor},

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -115,6 +116,13 @@ func (c *Controller) act(ctx context.Context, disruption *v1alpha1.NodeDisruptio
 // disruption of the same name that was deleted goes, and is waited for.
 func (c *Controller) create(ctx context.Context, disruption *v1alpha1.NodeDisruption, run *v1alpha1.NodeDisruptionRun) error {
 	err := c.Client.Create(ctx, run)
+	if apierrors.IsInvalid(err) && len(disruption.Status.Failures) < mostFailures {
+		// The disruption is older than a rule. Trying again would not help.
+		disruption.Status.Failures = append(disruption.Status.Failures, v1alpha1.DisruptionFailure{
+			Cluster: run.Namespace, Message: conditions.Shorten("left out, because its run is refused: "+err.Error()+": delete the disruption and create a correct one", mostMessage),
+		})
+		return nil
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		if err != nil {
 			return fmt.Errorf("creating node disruption run %s/%s: %w", run.Namespace, run.Name, err)

@@ -123,7 +123,7 @@ func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
 func TestAnothersRunIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	own := &v1alpha1.NodeDisruptionRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.disruption.Name}}
-	own.Spec.Disruption, own.Spec.Seed = f.disruption.Spec.Disruption, 7
+	own.Spec.Disruption, own.Spec.Seed = f.disruption.Spec.Disruption, new(int64(7))
 	hubtest.Create(t, f.direct, own)
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.status().Failures).To(ConsistOf(HaveField("Message", ContainSubstring("another NodeDisruptionRun"))))

@@ -65,7 +65,7 @@ func Decide(w *World) Decision {
 		return d
 	}
 	previews, current, earlier := w.sorted(due)
-	d.preview(w, chosen, previews)
+	d.preview(w, chosen, previews, cmp.Or(next, w.Disruption.CreationTimestamp.Time))
 	if due != nil && !w.Disruption.Spec.DryRun && !w.Disruption.Spec.Paused {
 		d.begin(w, chosen, *due, current)
 		for _, run := range earlier {
@@ -126,7 +126,7 @@ func (d *Decision) begin(w *World, chosen labels.Selector, at time.Time, current
 				Cluster: cluster.Name, Message: conditions.Shorten("left out, because it is frozen: "+frozen(cluster), mostMessage),
 			})
 		default:
-			d.Create = append(d.Create, w.run(cluster.Name, w.name(at), false))
+			d.Create = append(d.Create, w.run(cluster.Name, at, false))
 		}
 	}
 }
@@ -156,13 +156,15 @@ func frozen(cluster *v1alpha1.Cluster) string {
 	return freeze.OfCluster(cluster.Name, cluster.Name, cluster).Message
 }
 
-// run is a run of the disruption.
-func (w *World) run(cluster, name string, preview bool) v1alpha1.NodeDisruptionRun {
+// run is a run of the disruption for a time.
+func (w *World) run(cluster string, at time.Time, preview bool) v1alpha1.NodeDisruptionRun {
 	run := v1alpha1.NodeDisruptionRun{}
-	run.Namespace, run.Name = cluster, name
+	run.Namespace, run.Name = cluster, w.name(at)
 	run.Labels = map[string]string{v1alpha1.NodeDisruptionNameLabel: w.Disruption.Name}
 	run.Spec.Disruption, run.Spec.Paused = *w.Disruption.Spec.Disruption.DeepCopy(), preview
+	run.Spec.Seed = w.seed(at)
 	if preview {
+		run.Name = w.Disruption.Name + "-" + previewSuffix
 		run.Labels[v1alpha1.NodeDisruptionPreviewLabel] = "true"
 	}
 	// Its deletion restores the Nodes: the API server's garbage collector deletes the runs, and the agents take the plans off.
@@ -172,8 +174,9 @@ func (w *World) run(cluster, name string, preview bool) v1alpha1.NodeDisruptionR
 	return run
 }
 
-// preview adds the runs that show what would be hit while that is asked for, and takes them away afterwards.
-func (d *Decision) preview(w *World, chosen labels.Selector, previews []v1alpha1.NodeDisruptionRun) {
+// preview adds the runs that show what would be hit while that is asked for, and takes them away afterwards. Next is the time of the
+// next runs, of which a schedule decides the seed.
+func (d *Decision) preview(w *World, chosen labels.Selector, previews []v1alpha1.NodeDisruptionRun, next time.Time) {
 	if !w.Disruption.Spec.DryRun {
 		d.Delete = append(d.Delete, previews...)
 		return
@@ -185,7 +188,7 @@ func (d *Decision) preview(w *World, chosen labels.Selector, previews []v1alpha1
 		at := slices.IndexFunc(previews, func(run v1alpha1.NodeDisruptionRun) bool { return run.Namespace == cluster.Name })
 		why := frozen(cluster)
 		if at < 0 && why == "" {
-			d.Create = append(d.Create, w.run(cluster.Name, w.Disruption.Name+"-"+previewSuffix, true))
+			d.Create = append(d.Create, w.run(cluster.Name, next, true))
 		}
 		if len(d.Status.Preview) == mostPreviews {
 			continue

@@ -243,6 +243,55 @@ func TestScheduledRuns(t *testing.T) {
 	})
 }
 
+// A schedule hits other Nodes each time, unless it has a seed, and the same ones however often the hub decides.
+func TestASchedulesRunsHaveSeedsOfTheirOwn(t *testing.T) {
+	for name, test := range map[string]struct {
+		seed     *int64
+		schedule string
+		seeds    int
+	}{
+		"another one each time": {nil, "*/5 * * * *", 4},
+		"one that is set":       {new(int64(7)), "*/5 * * * *", 1},
+		"one that is set to 0":  {new(int64(0)), "*/5 * * * *", 1},
+		"without a schedule":    {nil, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, seeds := NewWithT(t), map[int64]bool{}
+			w := world(2)
+			w.Disruption.Spec.Schedule, w.Disruption.Spec.Seed = test.schedule, test.seed
+			for range 4 {
+				before := *w
+				before.Disruption = w.Disruption.DeepCopy()
+				d := w.work()
+				again := Decide(&before)
+				g.Expect(again.Create).To(Equal(d.Create), "a hub that is restarted")
+				for _, run := range d.Create {
+					seeds[run.Spec.SeedValue()] = true
+					g.Expect(run.Spec.SeedValue()).To(BeNumerically(">=", 0))
+					if test.seed != nil {
+						g.Expect(run.Spec.Seed).To(HaveValue(Equal(*test.seed)))
+					}
+				}
+				w.end()
+				w.Now = w.Now.Add(5 * time.Minute).Truncate(5 * time.Minute)
+			}
+			if test.schedule != "" { // The first look came before the first time.
+				w.work()
+				for _, run := range w.Runs {
+					seeds[run.Spec.SeedValue()] = true
+				}
+			}
+			g.Expect(seeds).To(HaveLen(test.seeds))
+		})
+	}
+	other := world(1)
+	other.Disruption.UID = "another"
+	at := begin
+	one := world(1)
+	one.Disruption.Spec.Schedule, other.Disruption.Spec.Schedule = "* * * * *", "* * * * *"
+	NewWithT(t).Expect(one.seed(at)).NotTo(HaveValue(Equal(*other.seed(at))), "a copy hits other Nodes")
+}
+
 // A cluster that is frozen, or gone, in the middle of its run would otherwise keep all others from what is due for ever.
 func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
 	g := NewWithT(t)

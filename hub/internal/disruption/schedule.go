@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -68,6 +69,15 @@ func (w *World) name(at time.Time) string {
 		return w.Disruption.Name
 	}
 	return fmt.Sprintf("%s-%d", w.Disruption.Name, at.Unix()/60)
+}
+
+// seed is that of the runs for a time. Without one of its own, a disruption with a schedule hits other Nodes each time: what it
+// hits at a time follows from the disruption's UID, and does not change when the hub is restarted.
+func (w *World) seed(at time.Time) *int64 {
+	if w.Disruption.Spec.Seed != nil || w.Disruption.Spec.Schedule == "" {
+		return w.Disruption.Spec.Seed
+	}
+	return new(disrupt.SeedOf("schedule", string(w.Disruption.UID), at.Unix()/60))
 }
 
 // latest is the latest time that has runs. It is later than status.lastScheduleTime if not all clusters could be given theirs.

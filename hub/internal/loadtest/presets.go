@@ -212,15 +212,16 @@ func mix(set *v1alpha1.LoadPreset, perNamespace int32) []v1alpha1.LoadStep {
 // rebootAgainAndAgain lets a quarter of the Nodes, and at least one, reboot every half minute, from the beginning of the load on.
 func rebootAgainAndAgain(set *v1alpha1.LoadPreset, nodes int32) *v1alpha1.Disruption {
 	const part = 4
-	healthy, away := 20*time.Second, 10*time.Second
+	lasts := max(set.Duration.Duration, time.Second)
+	healthy, away := min(20*time.Second, lasts/2), 10*time.Second
 	return &v1alpha1.Disruption{
 		// A percentage is rounded down, and a quarter of three Nodes would be none.
 		Target: v1alpha1.DisruptionTarget{Mode: disrupt.ModeFixed, Value: max(nodes/part, 1)},
 		Faults: []disrupt.Fault{{Type: disrupt.Reboot}},
 		Timing: v1alpha1.DisruptionTiming{
-			Duration:   metav1.Duration{Duration: max(set.Duration.Duration, time.Second)},
+			Duration:   metav1.Duration{Duration: lasts},
 			HealthyFor: metav1.Duration{Duration: healthy}, UnhealthyFor: metav1.Duration{Duration: away},
 		},
-		Seed: set.Seed,
+		Seed: &set.Seed,
 	}
 }
