@@ -10,24 +10,8 @@ controller_gen=$(realpath "$1")
 # Everything is generated aside first: an error leaves config/, which is compiled into the programs, as it was.
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
-# bound gives the types of other packages the bounds that their Go code needs and their schemas lack. A quantity's exponent
-# is the number of digits that Go computes, so it has two digits at most. A time is what RFC 3339 allows; with the
-# format date-time the API server accepts more, also an empty list. A condition's message is cut by the code that writes it.
-# The last five are for a RolloutStrategy.
-bound() {
-	sed -E -i \
-		-e 's/^( *)pattern: \^\(\\\+\|-\)\?\(\(\[0-9\]\+.*numkMGTPE.*$/\1maxLength: 48\n\1pattern: ^[-+]?([0-9]{1,20}(\\.[0-9]{0,18})?|\\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$/' \
-		-e 's/^( *)format: date-time$/\1maxLength: 35\n\1pattern: ^([12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([12][0-9](0[48]|[2468][048]|[13579][26])|2000)-02-29)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[-+]([01][0-9]|2[0-3]):[0-5][0-9])$/' \
-		-e 's/^( *)maxLength: 32768$/\1maxLength: 4096/' \
-		-e '/^ *minSuccessTime:$/,/type: string/ s/^( *)type: string$/\1maxLength: 32\n\1pattern: ^(0|([0-9]{1,5}h|[0-9]{1,7}m|[0-9]{1,9}s)+)$\n\1type: string/' \
-		-e 's/^( *)pattern: \^\(\(\[0-9\]\)\+\[h\|m\|s\]\)\|None\$$/\1maxLength: 32\n\1pattern: ^(None|([0-9]{1,5}h|[0-9]{1,7}m|[0-9]{1,9}s)+)$/' \
-		-e 's/^( *)(pattern: \^\(\(100\|\[0-9\]\{1,2\}\)%\|\[0-9\]\+\)\$)$/\1maxLength: 16\n\1maximum: 1000000\n\1minimum: 0\n\1\2/' \
-		-e '/^ *mandatoryDecisionGroups:$/,/type: array/ s/^( *)type: array$/\1maxItems: 64\n\1type: array/' \
-		-e '/^ *groupName:$/,/type: string/ s/^( *)type: string$/\1maxLength: 63\n\1type: string/' \
-		"$@"
-}
 (cd apis && "$controller_gen" crd paths=./... "output:crd:artifacts:config=$new/crd")
-bound "$new"/crd/*.yaml
+go run ./hack/crdbounds "$new"/crd/*.yaml
 "$controller_gen" rbac:roleName=hollowfleet-hub paths=./hub/... "output:rbac:artifacts:config=$new/rbac/hub"
 "$controller_gen" rbac:roleName=hollowfleet-agent paths=./agent/... "output:rbac:artifacts:config=$new/rbac/agent-hub"
 

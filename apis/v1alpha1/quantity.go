@@ -11,7 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// boundedQuantity is what the API server accepts as a quantity; hack/manifests.sh writes it into the schemas.
+// boundedQuantity is what the API server accepts as a quantity; hack/crdbounds writes it into the schemas.
 var boundedQuantity = regexp.MustCompile(`^[-+]?([0-9]{1,20}(\.[0-9]{0,18})?|\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$`)
 
 // DecodeQuantity decodes a quantity of at most 20 digits with an exponent of at most two. The type's own decoder computes

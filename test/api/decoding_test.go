@@ -64,7 +64,7 @@ func unbounded(t *testing.T, of reflect.Type, schema apiextensionsv1.JSONSchemaP
 			return strings.Contains(rule.Rule, "self.matches('^")
 		})
 		if schema.MaxLength == nil || schema.Pattern == "" && !rules {
-			t.Errorf("%s: of type %s, and without a length, or a pattern: see bound in hack/manifests.sh", path, of)
+			t.Errorf("%s: of type %s, and without a length, or a pattern: see hack/crdbounds", path, of)
 		}
 	case of == reflect.TypeFor[[]byte]():
 		// Base64, of which the API server checks the format.
