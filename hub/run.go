@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/clusterprofile"
 	"github.com/hollowfleet/hollowfleet/hub/internal/inventory/managedcluster"
+	"github.com/hollowfleet/hollowfleet/hub/internal/leader"
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machine"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment"
@@ -68,7 +70,11 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer served.close()
-	hub, err := newManager(options, served)
+	lease, err := newLease(options)
+	if err != nil {
+		return err
+	}
+	hub, err := newManager(options, served, lease)
 	if err != nil {
 		return explainMissingKinds(err)
 	}
@@ -83,7 +89,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer exporter.Close(ctx, options.Logger)
-	if err := addControllers(hub, options, tracker, exporter.Tracers); err != nil {
+	if err := addControllers(hub, options, tracker, exporter.Tracers, lease); err != nil {
 		return explainMissingKinds(err)
 	}
 	if err := addTracker(hub, tracker); err != nil {
@@ -114,17 +120,28 @@ func explainMissingKinds(err error) error {
 	return err
 }
 
-func newManager(options Options, served *endpoints) (manager.Manager, error) {
+// newLease is the Lease for which the hub is elected; nil if it needs none. kubectl hollow version reads the label there.
+func newLease(options Options) (*leader.Lease, error) {
+	if options.NoLeaderElection {
+		return nil, nil
+	}
+	return leader.NewLease(options.Config, options.Namespace, leaderLease, map[string]string{v1alpha1.VersionLabel: version.Label()})
+}
+
+func newManager(options Options, served *endpoints, lease *leader.Lease) (manager.Manager, error) {
+	var lock resourcelock.Interface
+	if lease != nil {
+		lock = lease.Lock
+	}
 	hub, err := ctrl.NewManager(options.Config, manager.Options{
-		Scheme:                  scheme.New(),
-		Cache:                   cacheOptions(),
-		NewClient:               undecodable.NewClient,
-		Logger:                  options.Logger,
-		LeaderElection:          !options.NoLeaderElection,
-		LeaderElectionID:        leaderLease,
-		LeaderElectionNamespace: options.Namespace,
-		// kubectl hollow version reads it there.
-		LeaderElectionLabels: map[string]string{v1alpha1.VersionLabel: version.Label()},
+		Scheme:                              scheme.New(),
+		Cache:                               cacheOptions(),
+		NewClient:                           undecodable.NewClient,
+		Logger:                              options.Logger,
+		LeaderElection:                      lease != nil,
+		LeaderElectionID:                    leaderLease,
+		LeaderElectionNamespace:             options.Namespace,
+		LeaderElectionResourceLockInterface: lock,
 		// The caller of Run ends right after it, so the lease may be given up at once.
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       served.metrics(options.MetricsAddress),
@@ -137,6 +154,10 @@ func newManager(options Options, served *endpoints) (manager.Manager, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting the hub up: %w", err)
+	}
+	if lease != nil {
+		// The election has events of the older kind only, as in controller-runtime.
+		lease.Lock.LockConfig.EventRecorder = hub.GetEventRecorderFor(leaderLease) //nolint:staticcheck
 	}
 	return hub, nil
 }
@@ -172,7 +193,7 @@ func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	return nil
 }
 
-func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker, tracers trace.TracerProvider) error {
+func addControllers(hub manager.Manager, options Options, tracker *undecodable.Tracker, tracers trace.TracerProvider, lease *leader.Lease) error {
 	recorder, live := hub.GetEventRecorder(leaderLease), undecodable.Reader(hub.GetAPIReader())
 	now := clock.RealClock{}
 	agents, worked, snapshots := &freeze.Agents{}, machineset.NewSets(now), machineset.NewSnapshots()
@@ -208,7 +229,7 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	}
 	fleets, err := fleet.New(fleet.Deps{
 		Client: hub.GetClient(), Live: live, Recorder: recorder, Placements: placements, Agents: agents, Clock: now, Namespace: options.Namespace,
-		Tracing: tracers,
+		Tracing: tracers, Leads: leads(lease),
 	})
 	if err != nil {
 		return err
@@ -230,6 +251,14 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 		}
 	}
 	return nil
+}
+
+// leads tells until when a hub leads that was elected; nil if it was not.
+func leads(lease *leader.Lease) func(context.Context) (time.Time, error) {
+	if lease == nil {
+		return nil
+	}
+	return lease.HeldUntil
 }
 
 // testControllers are those that let Nodes fail and load clusters.

@@ -103,8 +103,8 @@ const (
 	// FleetMembersAnnotation has the clusters that the fleet had when that revision was begun, by their groups, as JSON. The hub
 	// sets it.
 	FleetMembersAnnotation = "hollowfleet.io/fleet-members"
-	// FleetPromiseAnnotation beside it has what the spec of the fleet said of groups, approvals, waves and bounds then, as JSON. The
-	// hub sets it.
+	// FleetPromiseAnnotation beside it has what the spec of the fleet said then of everything that keeps a cluster from being started:
+	// groups, approvals, waves, bounds, windows, exclusions, health conditions and clusters that are unreachable, as JSON. The hub sets it.
 	FleetPromiseAnnotation = "hollowfleet.io/fleet-promise"
 	// FleetUndoneAnnotation on a MachineFleet has the numbers of the revisions from which a user has gone back, with commas. "kubectl
 	// hollow rollout undo" writes it, and does not go forward to them.

@@ -45,8 +45,12 @@ func (c *Controller) change(ctx context.Context, b *batch, changes []write) erro
 			return nil
 		}
 		if change.begins {
-			if err := c.keep(ctx, b.scope); err != nil {
+			kept, err := c.keep(ctx, b.scope)
+			if err != nil {
 				return err
+			}
+			if kept && !b.mayWrite(ctx, change) { // That took its time.
+				return nil
 			}
 		}
 		if err := c.write(ctx, b.scope, change); err != nil {

@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -19,6 +21,8 @@ const (
 	// longestDecision is how old what was read may be when the first write of a decision is made, such as in a process that was
 	// stopped in between.
 	longestDecision = 30 * time.Second
+	// leadMargin is how long before another hub can be elected nothing is written any more: a write takes its time.
+	leadMargin = 2 * time.Second
 	// restAfter is when the rest of a decision is looked at.
 	restAfter = time.Millisecond
 )
@@ -28,7 +32,9 @@ type batch struct {
 	*Controller
 	scope   *scope
 	started time.Time
-	writes  int
+	// leadsUntil is when another hub can be elected at the earliest; nil until it is read.
+	leadsUntil *time.Time
+	writes     int
 	// over: no more may be written. err is why that could not be found out; nil if it could.
 	over bool
 	err  error
@@ -44,6 +50,11 @@ func (b *batch) mayWrite(ctx context.Context, w write) bool {
 	if b.over {
 		return false
 	}
+	leads, err := b.leads(ctx)
+	if !leads || err != nil {
+		b.over, b.err = true, err
+		return false
+	}
 	now := b.Clock.Now()
 	same := b.writes < mostWrites && now.Sub(b.started) <= longestBatch && b.started.Sub(b.scope.now) <= longestDecision
 	if same {
@@ -53,6 +64,28 @@ func (b *batch) mayWrite(ctx context.Context, w write) bool {
 	b.writes++
 	return same
 }
+
+// leads tells whether this hub is the one that was elected. The Lease is read once for each batch, and then no other hub can be elected
+// before it is over: a hub that was stopped and resumed writes nothing more, and leaves the decision to the next one.
+func (b *batch) leads(ctx context.Context) (bool, error) {
+	if b.Leads == nil {
+		return true, nil
+	}
+	if b.leadsUntil == nil {
+		until, err := b.Leads(ctx)
+		if err != nil {
+			return false, err
+		}
+		b.leadsUntil = &until
+	}
+	if !b.Clock.Now().Add(leadMargin).Before(*b.leadsUntil) {
+		return false, errNotLeading
+	}
+	return true, nil
+}
+
+// errNotLeading ends a decision, about which nothing is reported either.
+var errNotLeading = errors.New("another hub may have been elected: nothing is written")
 
 // isSame tells whether fleet, cluster and maintenance windows still allow a write. Only that of a record alone does without a read
 // of the API server: it changes nothing in the cluster.
@@ -89,8 +122,11 @@ func (b *batch) isOpen(w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.
 		return true // It does not wait for one.
 	}
 	windows, invalid := newWindows(fleet, now)
-	_, isClosed := closed(windows, cluster)
-	return invalid == nil && !isClosed
+	if invalid != nil {
+		return false
+	}
+	present := windows.hoursFor(windows.choose(labels.Set(cluster.Labels)))
+	return !openingOf(now, present, b.scope.promisedHours(cluster)).closed
 }
 
 func wrapped(what string, err error) error {

@@ -29,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Deps is what the controller needs. All but Tracing is required.
+// Deps is what the controller needs. All but Tracing and Leads is required.
 type Deps struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -45,6 +45,8 @@ type Deps struct {
 	Namespace string
 	// Tracing, if not nil, makes spans.
 	Tracing trace.TracerProvider
+	// Leads reads until when no other hub can be elected; zero if this one does not lead any more. It is nil where none is elected.
+	Leads func(context.Context) (time.Time, error)
 }
 
 // Placements reads Placements, or says that their kind is not installed, or that this is not known yet.
@@ -100,6 +102,9 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 			return reconciler.Next{}, err
 		}
 		rest, actErr = c.traceAct(ctx, s, d, before.ObservedGeneration == fleet.Generation)
+	}
+	if errors.Is(actErr, errNotLeading) {
+		return reconciler.Next{}, actErr
 	}
 	s.fleet = fleet
 	report(s, d, now)

@@ -82,7 +82,10 @@ func (s *scope) planInput(paused bool) plan.Input {
 			in.Unapproved = append(in.Unapproved, group.Name)
 		}
 	}
-	in.Snapshot, in.Promise = s.snapshot, s.promise
+	in.Snapshot = s.snapshot
+	if s.promise != nil {
+		in.Promise = &s.promise.Promise.Promise
+	}
 	for _, m := range s.members {
 		cluster := s.plannedCluster(m)
 		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
@@ -291,7 +294,12 @@ func (s *scope) phase(m *member) plan.Phase {
 	return phase
 }
 
-// failsUnreachable tells whether a member counts as failed for as long as its cluster is frozen or not Ready.
+// failsUnreachable tells whether a member counts as failed for as long as its cluster is frozen or not Ready: as the spec says now,
+// or said when the rollout started.
 func (s *scope) failsUnreachable(m *member) bool {
-	return m.unreachable && s.fleet.Spec.UnreachablePolicy == v1alpha1.UnreachableFail
+	return m.unreachable && m.selected && (s.fleet.Spec.UnreachablePolicy == v1alpha1.UnreachableFail || s.promisedFail())
+}
+
+func (s *scope) promisedFail() bool {
+	return s.promise != nil && s.promise.UnreachablePolicy == v1alpha1.UnreachableFail
 }

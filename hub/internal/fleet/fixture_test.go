@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
@@ -49,6 +51,8 @@ type fixture struct {
 	runner     reconcile.Reconciler
 	// tracers, if not nil, makes spans from the next restart on.
 	tracers trace.TracerProvider
+	// leads tells until when the hub leads, from the next restart on; nil if it is the only one.
+	leads func(context.Context) (time.Time, error)
 }
 
 // newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
@@ -92,9 +96,18 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	f.agents = &freeze.Agents{}
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
-	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default", Tracing: f.tracers})
+	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default", Tracing: f.tracers, Leads: f.leads})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.runner = reconciler.New(counted, counted, logic)
+}
+
+// reconcileBeside has another hub reconcile the fleet.
+func (f *fixture) reconcileBeside() {
+	f.t.Helper()
+	logic, err := New(Deps{Client: f.direct, Live: f.direct, Recorder: f.events, Placements: f, Agents: &freeze.Agents{}, Clock: f.clock, Namespace: "default"})
+	f.Expect(err).NotTo(HaveOccurred())
+	_, err = reconciler.New(f.direct, f.direct, logic).Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.fleet)})
+	f.Expect(err).NotTo(HaveOccurred())
 }
 
 func (f *fixture) try() error {
@@ -267,14 +280,34 @@ func (f *fixture) settle() {
 	f.t.Helper()
 	for range 2*len(f.clusters) + 2 {
 		f.after(2 * time.Hour)
-		for i := range f.clusters {
-			if f.deployment(i) != nil {
-				f.says(false, i)
-			}
+		if f.reportAll() == 0 {
+			break
 		}
 	}
 	f.after(2 * time.Hour)
 	f.writes.Counts()
+}
+
+// reportAll lets the MachineDeployments report that have news, and returns how many clusters do, or are not through.
+func (f *fixture) reportAll() int {
+	f.t.Helper()
+	revision, err := revisionOf(f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	news := 0
+	for i := range f.clusters {
+		d := f.deployment(i)
+		if d == nil {
+			news++
+			continue
+		}
+		if d.Status.ObservedGeneration != d.Generation || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ProgressingCondition) {
+			f.says(false, i)
+			news++
+		} else if r := readRecord(d); r == nil || r.Phase != plan.Succeeded || fleetRevision(r.Revision) != revision {
+			news++
+		}
+	}
+	return news
 }
 
 // inSteps has a canary first, and then so many clusters at once.

@@ -27,8 +27,8 @@ func (s *scope) awaitedGates(p plan.Plan) string {
 	}
 	if len(p.Changed) > 0 {
 		text += fmt.Sprintf(
-			"; waiting because groups or waves were changed since the rollout started, and both the spec then and the spec now hold until it is complete: %s: wait, change them back, or set spec.retriedAt to start by the spec as it is now",
-			reconciler.ListFew(p.Changed))
+			"; waiting because groups, waves or unreachablePolicy were changed since the rollout started, and both the spec then and the spec now hold until it is complete: %s: wait, change them back, or %s",
+			reconciler.ListFew(p.Changed), wayOut)
 	}
 	return text
 }

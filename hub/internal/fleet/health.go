@@ -11,11 +11,11 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// unhealthy says which conditions of spec.healthConditions do not hold on a cluster. One that is missing does not
+// unhealthy says which of the conditions that a fleet rests on do not hold on a cluster. One that is missing does not
 // hold: no news is no health.
-func unhealthy(fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster) []string {
+func unhealthy(conditions []v1alpha1.MachineFleetHealthCondition, cluster *v1alpha1.Cluster) []string {
 	var all []string
-	for _, wanted := range fleet.Spec.HealthConditions {
+	for _, wanted := range conditions {
 		status := cmp.Or(wanted.Status, metav1.ConditionTrue)
 		found := meta.FindStatusCondition(cluster.Status.Conditions, wanted.Type)
 		switch {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 // mostTemplates is how many templates of a fleet are kept to go back to, besides those that some cluster still has.
@@ -103,15 +104,15 @@ func Templates(ctx context.Context, reader client.Reader, namespace string, flee
 }
 
 // keep stores the template of a fleet before a cluster gets it, so that a user can go back to it, with the clusters that the
-// fleet has now, and removes those templates that are too many.
-func (c *Controller) keep(ctx context.Context, s *scope) error {
+// fleet has now, and removes those templates that are too many. It returns whether it had anything to do.
+func (c *Controller) keep(ctx context.Context, s *scope) (bool, error) {
 	taken := s.takeSnapshot()
 	if known := c.remembered.get(s.fleet.UID); known.kept && (s.snapshot != nil && known.is(s) || known.same(taken)) {
-		return nil
+		return false, nil
 	}
 	all, err := Templates(ctx, c.Live, c.Namespace, s.fleet)
 	if err != nil {
-		return err
+		return false, err
 	}
 	next := int64(1)
 	if len(all) > 0 {
@@ -129,11 +130,11 @@ func (c *Controller) keep(ctx context.Context, s *scope) error {
 		taken = memory{revision: s.revision, members: all[at].Members, promise: all[at].Promise}
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
+		return false, fmt.Errorf("keeping the template of machine fleet %s: %w", s.fleet.Name, err)
 	}
 	taken.kept = true
 	c.remembered.set(s.fleet.UID, taken)
-	return c.forget(ctx, s, all)
+	return true, c.forget(ctx, s, all)
 }
 
 // beginAgain notes that a revision which is kept is begun with other clusters or another spec, or with another number.
@@ -141,7 +142,7 @@ func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevi
 	changed := kept.DeepCopy()
 	changed.Revision = number
 	setSnapshot(changed, taken)
-	return c.Client.Patch(ctx, changed, client.MergeFrom(kept), fieldOwner)
+	return c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(kept), fieldOwner)
 }
 
 func (c *Controller) store(ctx context.Context, s *scope, number int64, taken memory) error {

@@ -57,6 +57,8 @@ type member struct {
 	// closed: no template is begun there until a maintenance window opens, at opensAt.
 	closed  bool
 	opensAt time.Time
+	// promisedClosed: it is closed only by the windows and exclusions with which the rollout was started.
+	promisedClosed bool
 	// unhealthy says which conditions of spec.healthConditions do not hold in the cluster.
 	unhealthy []string
 	// blocked is all that keeps the present revision from being begun there; empty if it can be.
@@ -72,7 +74,7 @@ type scope struct {
 	// snapshot has the groups of the clusters with which the revision was begun, by name; nil if it was not begun.
 	snapshot map[string]string
 	// promise is what the spec said then; nil if that is not known.
-	promise *plan.Promise
+	promise *binding
 	// partialSince is since when this process has seen the selection partial; zero if it is not.
 	partialSince time.Time
 	// settlesAt is when settleTime is over for something that this process has seen of the Placement; zero if it is for all.
@@ -229,7 +231,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 		return nil
 	}
 	c.hold(m, unknown)
-	m.unhealthy = unhealthy(fleet, m.cluster)
+	m.unhealthy = unhealthy(fleet.Spec.HealthConditions, m.cluster)
 	m.opensAt, m.closed = closed(s.windows, m.cluster)
 	chosen.classify(s, m)
 	current := s.current(m)

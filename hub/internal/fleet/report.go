@@ -186,7 +186,7 @@ func (s *scope) failure(m *member) *problem {
 	switch phase {
 	case plan.Failed, plan.TimedOut, plan.RollbackFailed:
 		if s.failsUnreachable(m) {
-			return &problem{v1alpha1.ReasonClusterUnreachable, m.held + "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip"}
+			return &problem{v1alpha1.ReasonClusterUnreachable, m.held + s.explainUnreachable()}
 		}
 		return m.reasonOf(phase)
 	case plan.RollingBack, plan.RolledBack:
@@ -202,6 +202,17 @@ func (s *scope) failure(m *member) *problem {
 	case plan.ToApply, plan.Progressing, plan.Soaking, plan.Succeeded:
 	}
 	return nil
+}
+
+// explainUnreachable says why a cluster that is unreachable counts as failed, and what a user can do.
+func (s *scope) explainUnreachable() string {
+	switch {
+	case !s.promisedFail():
+		return "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip"
+	case s.fleet.Spec.UnreachablePolicy == v1alpha1.UnreachableFail:
+		return "; spec.unreachablePolicy is Fail: repair the cluster, or choose Hold or Skip and " + wayOut
+	}
+	return "; spec.unreachablePolicy was Fail when the rollout started: repair the cluster, or " + wayOut
 }
 
 // reasonOf says why a member came to a phase that is a failure.

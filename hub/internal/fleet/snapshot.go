@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,16 +17,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
 )
 
-// largestSnapshot is how many bytes the names of a fleet's clusters may take up: the annotations of an object may have 256 KiB
-// together. Without a snapshot a rollout rests on the clusters that the fleet has at the moment.
-const largestSnapshot = 224 << 10
-
-// Promise is what the spec of a fleet said when a revision was begun, and until when that holds: until a user has the revision
-// begun again.
-type Promise struct {
-	plan.Promise
-	RetriedAt time.Time `json:"retriedAt,omitzero"`
-}
+// largestSnapshot is how many bytes the names of a fleet's clusters may take up, with what its spec promises: the annotations of an
+// object may have 256 KiB together. Without a snapshot a rollout rests on the clusters and the spec that the fleet has at the moment.
+const largestSnapshot = 250 << 10
 
 // memory is what this process knows of the rollout of a fleet.
 type memory struct {
@@ -88,9 +80,9 @@ func (c *Controller) addSnapshot(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	s.snapshot = known.members
-	if known.promise != nil {
-		s.promise = &known.promise.Promise
+	invalid := s.bindPromise(known)
+	if s.invalid == nil {
+		s.invalid = invalid
 	}
 	for _, m := range s.members {
 		if group, known := s.snapshot[m.cluster.Name]; known {
@@ -131,41 +123,37 @@ func (c *Controller) readMemory(ctx context.Context, s *scope) (memory, error) {
 
 // takeSnapshot is what the rollout keeps to if the revision is begun now.
 func (s *scope) takeSnapshot() memory {
-	taken := memory{revision: s.revision, members: map[string]string{}, promise: &Promise{RetriedAt: s.planned().RetriedAt}}
+	taken := memory{revision: s.revision, members: map[string]string{}}
 	for _, m := range s.members {
 		if m.selected {
 			taken.members[m.cluster.Name] = m.group
 		}
 	}
-	taken.promise.Promise = plan.Promise{Since: s.now, Strategy: s.fleet.Spec.RolloutStrategy}
-	for _, group := range s.fleet.Spec.Groups {
-		taken.promise.Groups = append(taken.promise.Groups, group.Name)
-		if group.Approval == v1alpha1.GroupApprovalRequired {
-			taken.promise.Approval = append(taken.promise.Approval, group.Name)
-		}
-	}
+	taken.promise = s.newPromise(taken.members)
 	return taken
 }
 
-// setSnapshot notes with which clusters a revision is begun, if they are not too many, and what the spec says.
+// setSnapshot notes with which clusters a revision is begun, and what the spec says, if that is not too much.
 func setSnapshot(kept *appsv1.ControllerRevision, taken memory) {
-	if text, err := json.Marshal(taken.promise); err == nil && taken.promise != nil {
+	delete(kept.Annotations, v1alpha1.FleetPromiseAnnotation)
+	delete(kept.Annotations, v1alpha1.FleetMembersAnnotation)
+	room := largestSnapshot
+	if text, err := json.Marshal(taken.promise); err == nil && taken.promise != nil && len(text) <= room {
 		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetPromiseAnnotation, string(text))
+		room -= len(text)
 	}
-	setMembers(kept, taken.members)
+	if text, err := json.Marshal(membersByGroup(taken.members)); err == nil && len(text) <= room {
+		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetMembersAnnotation, string(text))
+	}
 }
 
 // readSnapshot is the opposite of setSnapshot.
 func readSnapshot(kept *appsv1.ControllerRevision) (map[string]string, *Promise) {
-	promise := &Promise{}
-	if json.Unmarshal([]byte(kept.Annotations[v1alpha1.FleetPromiseAnnotation]), promise) != nil {
-		promise = nil
-	}
-	return readMembers(kept), promise
+	return readMembers(kept), readPromise(kept.Annotations[v1alpha1.FleetPromiseAnnotation])
 }
 
-// setMembers notes the clusters with which a revision is begun, if they are not too many.
-func setMembers(kept *appsv1.ControllerRevision, members map[string]string) {
+// membersByGroup are the names of the clusters with which a revision is begun, sorted.
+func membersByGroup(members map[string]string) map[string][]string {
 	byGroup := map[string][]string{}
 	for name, group := range members {
 		byGroup[group] = append(byGroup[group], name)
@@ -173,15 +161,10 @@ func setMembers(kept *appsv1.ControllerRevision, members map[string]string) {
 	for _, names := range byGroup {
 		slices.Sort(names)
 	}
-	text, err := json.Marshal(byGroup)
-	if err != nil || len(text) > largestSnapshot {
-		delete(kept.Annotations, v1alpha1.FleetMembersAnnotation)
-		return
-	}
-	metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetMembersAnnotation, string(text))
+	return byGroup
 }
 
-// readMembers is the opposite of setMembers; nil if there is nothing that can be read.
+// readMembers is the opposite of membersByGroup; nil if there is nothing that can be read.
 func readMembers(kept *appsv1.ControllerRevision) map[string]string {
 	byGroup := map[string][]string{}
 	if json.Unmarshal([]byte(kept.Annotations[v1alpha1.FleetMembersAnnotation]), &byGroup) != nil {

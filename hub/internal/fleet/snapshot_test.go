@@ -136,14 +136,14 @@ func TestTheSnapshotOfAThousandClustersIsSmall(t *testing.T) {
 		members[fmt.Sprintf("%s%04d", strings.Repeat("c", 59), i)] = fmt.Sprintf("group-%d", i%20)
 	}
 	kept := &appsv1.ControllerRevision{}
-	setMembers(kept, members)
+	setSnapshot(kept, memory{members: members})
 	t.Logf("the snapshot of 1,000 clusters has %d bytes", len(kept.Annotations[v1alpha1.FleetMembersAnnotation]))
 	g.Expect(len(kept.Annotations[v1alpha1.FleetMembersAnnotation])).To(BeNumerically("<", 70<<10))
 	g.Expect(readMembers(kept)).To(Equal(members))
 	for i := range 4000 {
 		members[fmt.Sprintf("%s%04d", strings.Repeat("d", 59), i)] = ""
 	}
-	setMembers(kept, members)
+	setSnapshot(kept, memory{members: members})
 	g.Expect(kept.Annotations).NotTo(HaveKey(v1alpha1.FleetMembersAnnotation), "the API server would refuse it")
 	g.Expect(readMembers(kept)).To(BeNil())
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // The hub's image need not have the time zones.
@@ -27,6 +26,32 @@ type windows struct {
 	known map[string]opening
 }
 
+// choice names the windows and exclusions that choose a cluster, by their places in the spec.
+type choice struct {
+	Windows    []int `json:"windows,omitempty"`
+	Exclusions []int `json:"exclusions,omitempty"`
+}
+
+func (c choice) key() string { return fmt.Sprint(c.Windows, c.Exclusions) }
+
+// hours are the windows of a cluster, of which one has to be open.
+type hours []calendar.Window
+
+func (h hours) isOpen(at time.Time) bool {
+	return slices.ContainsFunc(h, func(w calendar.Window) bool { return w.IsOpen(at) })
+}
+
+// opensAt is the first moment after one at which any of them opens; zero if there is none.
+func (h hours) opensAt(after time.Time) time.Time {
+	var first time.Time
+	for i := range h {
+		if at := h[i].OpensAt(after); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
 // window is a maintenance window as it is at one moment, whatever the exclusions.
 type window struct {
 	calendar.Window
@@ -42,24 +67,29 @@ type exclusion struct {
 	clusters labels.Selector
 }
 
-// opening is what windows and exclusions say of a cluster. opens is zero if it is open, or no moment is known at which it will be.
+// opening is what windows and exclusions say of a cluster. opens is zero if it is open, or no moment is known at which it will be;
+// again is then when it is to be looked for again.
 type opening struct {
-	closed bool
-	opens  time.Time
+	closed       bool
+	opens, again time.Time
 }
 
 // newWindows reads the maintenance windows and the exclusions of a fleet.
 func newWindows(fleet *v1alpha1.MachineFleet, now time.Time) (*windows, *problem) {
+	return readWindows(fleet.Spec.MaintenanceWindows, fleet.Spec.MaintenanceExclusions, now)
+}
+
+func readWindows(specs []v1alpha1.MaintenanceWindow, exclusions []v1alpha1.MaintenanceExclusion, now time.Time) (*windows, *problem) {
 	all := &windows{now: now, known: map[string]opening{}}
-	for i := range fleet.Spec.MaintenanceWindows {
-		w, invalid := newWindow(&fleet.Spec.MaintenanceWindows[i], now)
+	for i := range specs {
+		w, invalid := newWindow(&specs[i], now)
 		if invalid != nil {
 			return nil, invalid
 		}
 		all.windows = append(all.windows, w)
 	}
-	for i := range fleet.Spec.MaintenanceExclusions {
-		e, invalid := newExclusion(&fleet.Spec.MaintenanceExclusions[i])
+	for i := range exclusions {
+		e, invalid := newExclusion(&exclusions[i])
 		if invalid != nil {
 			return nil, invalid
 		}
@@ -164,56 +194,101 @@ func (s *scope) standingOfWindows(p plan.Plan, list func([]string) string) strin
 	if at := s.opensAt(p); !at.IsZero() {
 		opens = "the first of which opens at " + at.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("; outside of their maintenance windows, %s: %s", opens, list(p.Closed))
+	text := fmt.Sprintf("; outside of their maintenance windows, %s: %s", opens, list(p.Closed))
+	var promised []string
+	for _, m := range s.members {
+		if m.promisedClosed && slices.Contains(p.Closed, m.cluster.Name) {
+			promised = append(promised, m.cluster.Name)
+		}
+	}
+	if len(promised) > 0 {
+		text += fmt.Sprintf(". By the windows, exclusions and labels that there were when the rollout started, which hold until it is complete: %s: wait, or %s",
+			list(promised), wayOut)
+	}
+	return text
 }
 
 // closed tells whether nothing is begun in a cluster now: there are windows for it and none of them is open, or there is an exclusion
 // for it; and when that is over.
 func closed(all *windows, cluster *v1alpha1.Cluster) (opens time.Time, is bool) {
-	found := all.of(labels.Set(cluster.Labels))
+	found := all.openingFor(all.choose(labels.Set(cluster.Labels)))
 	return found.opens, found.closed
 }
 
-// of is what the windows and exclusions say of a cluster with such labels.
-func (w *windows) of(has labels.Set) opening {
-	var chosen []window
-	var excluded []calendar.Span
-	var key strings.Builder
+// choose finds the windows and exclusions for a cluster with such labels.
+func (w *windows) choose(has labels.Set) choice {
+	var c choice
 	for i, window := range w.windows {
 		if window.clusters.Matches(has) {
-			chosen = append(chosen, window)
-			key.WriteString("w" + strconv.Itoa(i))
+			c.Windows = append(c.Windows, i)
 		}
 	}
 	for i, exclusion := range w.exclusions {
 		if exclusion.clusters.Matches(has) {
-			excluded = append(excluded, exclusion.Span)
-			key.WriteString("e" + strconv.Itoa(i))
+			c.Exclusions = append(c.Exclusions, i)
 		}
 	}
-	found, known := w.known[key.String()]
+	return c
+}
+
+// hoursFor are the windows of a choice, without its exclusions.
+func (w *windows) hoursFor(c choice) hours {
+	var excluded []calendar.Span
+	for _, i := range c.Exclusions {
+		excluded = append(excluded, w.exclusions[i].Span)
+	}
+	if len(c.Windows) == 0 {
+		return hours{{Excluded: excluded}} // Only exclusions close it.
+	}
+	var all hours
+	for _, i := range c.Windows {
+		window := w.windows[i].Window
+		window.Excluded = excluded
+		all = append(all, window)
+	}
+	return all
+}
+
+// openingFor is what the windows and exclusions of a choice say.
+func (w *windows) openingFor(c choice) opening {
+	key := c.key()
+	found, known := w.known[key]
 	if !known {
-		found = openingOf(chosen, excluded, w.now)
-		w.known[key.String()] = found
+		found = openingOf(w.now, w.hoursFor(c))
+		w.known[key] = found
 	}
 	return found
 }
 
-func openingOf(chosen []window, excluded []calendar.Span, now time.Time) opening {
-	if len(chosen) == 0 {
-		chosen = []window{{}} // Only exclusions close it.
-	}
-	result := opening{closed: true}
-	for _, w := range chosen {
-		w.Excluded = excluded
-		if w.IsOpen(now) {
+// mostOpenings is how many openings are looked at for one at which everything is open.
+const mostOpenings = 64
+
+// openingOf finds out whether all of some hours are open, and when they will be.
+func openingOf(now time.Time, all ...hours) opening {
+	at := now
+	for range mostOpenings {
+		next := at
+		for _, h := range all {
+			if h.isOpen(at) {
+				continue
+			}
+			opens := h.opensAt(at)
+			if opens.IsZero() {
+				return opening{closed: true}
+			}
+			if opens.After(next) {
+				next = opens
+			}
+		}
+		switch {
+		case next.Equal(at) && at.Equal(now):
 			return opening{}
+		case next.Equal(at):
+			return opening{closed: true, opens: at}
 		}
-		if at := w.OpensAt(now); !at.IsZero() && (result.opens.IsZero() || at.Before(result.opens)) {
-			result.opens = at
-		}
+		at = next
 	}
-	return result
+	return opening{closed: true, again: at}
 }
 
 // windowless are the selected clusters, by name, that none of the fleet's windows chooses: a template is started there at any time.

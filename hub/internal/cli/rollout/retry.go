@@ -14,12 +14,15 @@ import (
 
 func newRetry(hub *cmdutil.Hub) *cobra.Command {
 	return changing(hub, &cobra.Command{
-		Use: "retry", Short: "Begin the present template again in the clusters of a MachineFleet in which it failed",
-		Long: `Begin the present template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
+		Use: "retry", Short: "Start the present template of a MachineFleet again where it failed, and by the gates of the present spec",
+		Long: `Start the present template of a MachineFleet again in the clusters that have failed with it, were not in time, or were rolled
 back, each in its wave, as far as there is room. Clusters in which it succeeded are left alone. That sets spec.retriedAt, and unsets
 spec.abortedRevision.
 
-The exit code is 4 if there is no such cluster and the rollout is not aborted.`,
+From then on only the present spec says when clusters start: groups, approvals, windows and bounds with which the rollout
+started hold no longer where they were edited since.
+
+The exit code is 4 if every cluster has the template.`,
 		Example: `  kubectl hollow rollout retry machinefleet workers`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		return nil, s.retry(ctx, time.Now())
@@ -36,13 +39,14 @@ func (s *subject) retry(ctx context.Context, now time.Time) error {
 	switch {
 	case s.fleet.Status.Revision != revision:
 		return cmdutil.Refusal("%s cannot be tried again: the hub has not looked at its present template yet", s.name())
-	case !aborted && counts.Failed+counts.RollingBack+counts.RolledBack == 0:
-		return cmdutil.Refusal("%s cannot be tried again: no cluster has failed with revision %s or was rolled back from it", s.name(), revision)
+	case !aborted && counts.Updated >= counts.Selected:
+		return cmdutil.Refusal("%s cannot be tried again: no cluster has failed with revision %s or was rolled back from it, and none waits for it", s.name(), revision)
 	}
 	if err := s.change(ctx, func() { retry(s.fleet, now) }); err != nil {
 		return err
 	}
-	s.printf("retried: revision %s is begun again in %d cluster(s) that failed or were rolled back", revision, counts.Failed+counts.RollingBack+counts.RolledBack)
+	s.printf("retried: revision %s is begun again in %d cluster(s) that failed or were rolled back; %d wait by the spec as it is now",
+		revision, counts.Failed+counts.RollingBack+counts.RolledBack, counts.Waiting)
 	if s.fleet.Spec.Paused {
 		s.hub.Note("It is paused: nothing is begun until kubectl hollow rollout resume %s", s.arguments())
 	}

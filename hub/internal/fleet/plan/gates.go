@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,9 @@ type gates struct {
 	rules
 	// groups are those of the clusters, by name, and members those on which the percentages rest.
 	groups, members map[string]string
+	// policy is about clusters that are unreachable, and policies is what holds for each, by name; none for one that is not.
+	policy   v1alpha1.UnreachablePolicy
+	policies map[string]v1alpha1.UnreachablePolicy
 	// promised are the gates as they were when the revision was begun; nil if these are them, or there are none.
 	promised *gates
 
@@ -35,7 +39,7 @@ func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &gates{rules: read, groups: groupsNow(clusters), members: maps.Clone(members)}
+	now := &gates{rules: read, groups: groupsNow(clusters), members: maps.Clone(members), policy: in.UnreachablePolicy}
 	for name := range members {
 		if group, here := now.groups[name]; here {
 			now.members[name] = group
@@ -51,18 +55,50 @@ func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
 	if read, err = newRules(promise.Strategy, promise.Groups, len(members)); err != nil {
 		return nil, fmt.Errorf("rolloutStrategy: what was kept of it when the rollout started cannot be used (%w): set spec.retriedAt to start it again", err)
 	}
-	now.promised = &gates{rules: read, groups: maps.Clone(now.groups), members: members}
+	now.promised = &gates{rules: read, groups: maps.Clone(now.groups), members: members, policy: cmp.Or(promise.UnreachablePolicy, in.UnreachablePolicy)}
 	maps.Copy(now.promised.groups, members)
 	return []*gates{now.promised, now}, nil
 }
 
-// strictest are the bounds that keep to all gates. A deadline is no gate: that of the present spec holds.
+// strictest are the bounds that keep to all gates. A cluster that takes longer than the shorter deadline has failed: more time for
+// it would be more failures than were allowed.
 func strictest(all []*gates) rules {
 	strict := all[len(all)-1].rules
 	for _, g := range all {
 		strict.limit, strict.soak = min(strict.limit, g.limit), max(strict.soak, g.soak)
+		if g.deadline > 0 && (strict.deadline == 0 || g.deadline < strict.deadline) {
+			strict.deadline = g.deadline
+		}
 	}
 	return strict
+}
+
+// applyPolicies finds out what holds for each cluster that is unreachable. By each reading its own policy does. The cluster counts as
+// failed if it does by one of them, and gives its room up only if it does so by all.
+func applyPolicies(all []*gates, clusters []Cluster) {
+	for _, g := range all {
+		g.policies = map[string]v1alpha1.UnreachablePolicy{}
+		for _, c := range clusters {
+			if policy := policyFor(c, g.policy, all); policy != "" {
+				g.policies[c.Name] = policy
+			}
+		}
+	}
+	for i := range clusters {
+		c := &clusters[i]
+		c.makesRoom = true
+		for _, g := range all {
+			policy := g.policies[c.Name]
+			c.failsUnreachable = c.failsUnreachable || policy == v1alpha1.UnreachableFail
+			c.makesRoom = c.makesRoom && (policy == v1alpha1.UnreachableSkip || policy == v1alpha1.UnreachableFail)
+		}
+	}
+}
+
+// read returns a cluster as one reading of the gates sees it.
+func (g *gates) read(c Cluster) Cluster {
+	c.failsUnreachable = g.policies[c.Name] == v1alpha1.UnreachableFail
+	return c
 }
 
 // waveOf is the number of a cluster's wave.
@@ -122,7 +158,7 @@ func (g *gates) findWave(in Input, clusters []Cluster) {
 		if w.mandatory && !g.open && !g.breached && !g.proves(in, i, t, clusters) {
 			g.unproven = append(g.unproven, w.groups...)
 			// A fleet that has nothing to begin is at rest all the same.
-			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.unfinished(c) })
+			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.unfinished(g.read(c)) })
 			g.needsProof = g.open
 		}
 		if g.breached || g.open {
@@ -138,7 +174,7 @@ func (g *gates) tallyWave(in Input, number int, clusters []Cluster) tally {
 		if c.late || g.waveOf(c) != number || c.Left && in.retryAsked(c) {
 			continue
 		}
-		switch in.phase(c) {
+		switch in.phase(g.read(c)) {
 		case Failed, TimedOut, RollingBack, RolledBack, RollbackFailed:
 			if in.hasFailed(c) {
 				t.failed++
@@ -150,7 +186,7 @@ func (g *gates) tallyWave(in Input, number int, clusters []Cluster) tally {
 		case ToApply, Progressing, Soaking:
 			switch {
 			case c.Left:
-			case c.policy == v1alpha1.UnreachableSkip:
+			case g.policies[c.Name] == v1alpha1.UnreachableSkip:
 				t.skipped = true
 			default:
 				t.open = true

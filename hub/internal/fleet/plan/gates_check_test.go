@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
@@ -16,13 +17,14 @@ type reading struct {
 	name     string
 	strategy ocm.RolloutStrategy
 	groups   []string
+	policy   v1alpha1.UnreachablePolicy
 	// of and members are the groups of the clusters, and of those on which percentages rest.
 	of, members map[string]string
 }
 
 // readings are the present spec and, if the revision was begun, the one with which it was.
 func readings(in Input) []reading {
-	now := reading{name: "now", strategy: in.Strategy, groups: in.Groups, of: map[string]string{}, members: map[string]string{}}
+	now := reading{name: "now", strategy: in.Strategy, groups: in.Groups, policy: in.UnreachablePolicy, of: map[string]string{}, members: map[string]string{}}
 	maps.Copy(now.members, in.Snapshot)
 	for _, c := range in.Clusters {
 		now.of[c.Name] = c.Group
@@ -33,10 +35,13 @@ func readings(in Input) []reading {
 	if in.Snapshot == nil {
 		return []reading{now}
 	}
-	then := reading{name: "as promised", strategy: in.Strategy, groups: in.Groups, of: maps.Clone(now.of), members: in.Snapshot}
+	then := reading{name: "as promised", strategy: in.Strategy, groups: in.Groups, policy: in.UnreachablePolicy, of: maps.Clone(now.of), members: in.Snapshot}
 	maps.Copy(then.of, in.Snapshot)
 	if in.Promise != nil {
 		then.strategy, then.groups = in.Promise.Strategy, in.Promise.Groups
+		if in.Promise.UnreachablePolicy != "" {
+			then.policy = in.Promise.UnreachablePolicy
+		}
 	}
 	return []reading{now, then}
 }
@@ -47,7 +52,7 @@ func (r reading) failures(in Input, unreachable bool) map[string]int {
 	_, _, late := placed(in)
 	for _, c := range in.Clusters {
 		ours := c.Record.Revision == in.Revision
-		lost := unreachable && c.Unreachable && !c.Left && in.UnreachablePolicy == v1alpha1.UnreachableFail && (!ours || c.Record.Phase != Succeeded || retried(in, c))
+		lost := unreachable && c.Unreachable && !c.Left && r.policy == v1alpha1.UnreachableFail && (!ours || c.Record.Phase != Succeeded || retried(in, c))
 		if !late[c.Name] && (ours && hasFailed(c) && !retried(in, c) || lost) {
 			failed[r.of[c.Name]]++
 		}
@@ -88,9 +93,12 @@ func (r reading) failedOutside(failed map[string]int) int {
 func busyBeside(in Input, cluster string) int {
 	busy := 0
 	for _, c := range in.Clusters {
-		mandatory := slices.ContainsFunc(readings(in), func(r reading) bool { return isMandatory(mandatoryOf(r.strategy), r.of[c.Name]) })
-		passed := c.Left && c.Held || c.Unreachable && !c.Left && (in.UnreachablePolicy == v1alpha1.UnreachableFail ||
-			in.UnreachablePolicy == v1alpha1.UnreachableSkip && !mandatory)
+		all := readings(in)
+		mandatory := slices.ContainsFunc(all, func(r reading) bool { return isMandatory(mandatoryOf(r.strategy), r.of[c.Name]) })
+		waitsFor := func(r reading) bool {
+			return r.policy != v1alpha1.UnreachableFail && (mandatory || r.policy != v1alpha1.UnreachableSkip)
+		}
+		passed := c.Left && c.Held || c.Unreachable && !c.Left && !slices.ContainsFunc(all, waitsFor)
 		ours := c.Record.Revision == in.Revision
 		if c.Name != cluster && !passed && (c.Record.Phase == Progressing || c.Record.Phase == RollingBack || ours && c.Record.Phase == Soaking) {
 			busy++
@@ -140,6 +148,7 @@ func checkBegun(t *rapid.T, in Input, change Change, proven func(group string) b
 	both := readings(in)
 	for _, r := range both {
 		checkBounds(t, in, r, begun)
+		checkInTime(t, in, r)
 		checkOrder(t, in, r, begun, func(group string) bool {
 			return r.hasProof(in, group) || len(both) > 1 && isMandatory(mandatoryOf(both[1].strategy), group) && proven(group)
 		})
@@ -195,6 +204,30 @@ func checkBounds(t *rapid.T, in Input, r reading, begun Cluster) {
 	}
 }
 
+// checkInTime checks that no cluster is taken for one in progress that was not in time.
+func checkInTime(t *rapid.T, in Input, r reading) {
+	t.Helper()
+	within := ""
+	switch s := r.strategy; {
+	case s.All != nil:
+		within = s.All.ProgressDeadline
+	case s.Progressive != nil:
+		within = s.Progressive.ProgressDeadline
+	case s.ProgressivePerGroup != nil:
+		within = s.ProgressivePerGroup.ProgressDeadline
+	}
+	limit, err := time.ParseDuration(within)
+	if err != nil {
+		return
+	}
+	for _, c := range in.Clusters {
+		begunNow := c.Record.Since.Equal(in.Now)
+		if c.Record.Revision == in.Revision && c.Record.Phase == Progressing && !c.Held && !c.Silent && !begunNow && !in.Now.Before(c.Record.Since.Add(limit)) {
+			t.Fatalf("%s: a cluster is begun while %s is in progress for longer than %s", r.name, c.Name, limit)
+		}
+	}
+}
+
 // checkOrder checks that all groups that come before that of a cluster are through, and that the mandatory ones are proven.
 func checkOrder(t *rapid.T, in Input, r reading, begun Cluster, proven func(group string) bool) {
 	t.Helper()
@@ -220,7 +253,7 @@ func checkOrder(t *rapid.T, in Input, r reading, begun Cluster, proven func(grou
 		if r.strategy.ProgressivePerGroup == nil || late[c.Name] || c.Left || isMandatory(mandatory, r.of[c.Name]) || isMandatory(mandatory, group) {
 			continue
 		}
-		passed := c.Unreachable && (in.UnreachablePolicy == v1alpha1.UnreachableSkip || in.UnreachablePolicy == v1alpha1.UnreachableFail)
+		passed := c.Unreachable && (r.policy == v1alpha1.UnreachableSkip || r.policy == v1alpha1.UnreachableFail)
 		if r.place(c) < r.place(begun) && !passed && !through && !(ours && hasFailed(c)) {
 			t.Fatalf("%s: %s is begun before %s of the earlier group %q is through", r.name, begun.Name, c.Name, r.of[c.Name])
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	ocm "open-cluster-management.io/api/cluster/v1alpha1"
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -150,9 +151,25 @@ var edits = map[string]func(*rapid.T, *world){
 	"another template": func(t *rapid.T, w *world) {
 		w.in.Revision = fmt.Sprintf("r%d", rapid.IntRange(2, 4).Draw(t, "revision"))
 	},
+	"a deadline": func(t *rapid.T, w *world) {
+		deadline := rapid.SampledFrom([]string{"None", "1m", "5m", "2h"}).Draw(t, "deadline")
+		s := &w.in.Strategy
+		switch {
+		case s.All != nil:
+			s.All = &ocm.RolloutAll{RolloutConfig: ocm.RolloutConfig{ProgressDeadline: deadline}}
+		case s.Progressive != nil:
+			p := *s.Progressive
+			p.ProgressDeadline, s.Progressive = deadline, &p
+		case s.ProgressivePerGroup != nil:
+			p := *s.ProgressivePerGroup
+			p.ProgressDeadline, s.ProgressivePerGroup = deadline, &p
+		}
+	},
 	"a retry": func(_ *rapid.T, w *world) { w.in.RetriedAt = w.in.Now },
-	"a policy": func(t *rapid.T, w *world) {
+	"a policy for unreachable clusters": func(t *rapid.T, w *world) {
 		w.in.UnreachablePolicy = rapid.SampledFrom([]v1alpha1.UnreachablePolicy{v1alpha1.UnreachableHold, v1alpha1.UnreachableSkip, v1alpha1.UnreachableFail}).Draw(t, "unreachable")
+	},
+	"a policy for rollbacks": func(t *rapid.T, w *world) {
 		w.in.RollbackPolicy = rapid.SampledFrom([]v1alpha1.RollbackPolicy{v1alpha1.RollbackNone, v1alpha1.RollbackFailed, v1alpha1.RollbackAll}).Draw(t, "rollback")
 	},
 }
@@ -223,7 +240,7 @@ func (w *world) keep(t *rapid.T, in Input) {
 		return
 	}
 	text, err := json.Marshal(keptRun{Revision: in.Revision, RetriedAt: in.RetriedAt, Snapshot: groupsNow(in.Clusters), Promise: Promise{
-		Since: in.Now, Strategy: in.Strategy, Groups: in.Groups, Approval: w.approval,
+		Since: in.Now, Strategy: in.Strategy, Groups: in.Groups, Approval: w.approval, UnreachablePolicy: in.UnreachablePolicy,
 	}})
 	w.kept, w.proven = &keptRun{}, map[string]bool{}
 	if err != nil || json.Unmarshal(text, w.kept) != nil {
@@ -243,11 +260,14 @@ func (w *world) note(in Input) {
 // report lets clusters say and be what they like.
 func (w *world) report(t *rapid.T) {
 	disturb(t, &w.in)
+	if rapid.IntRange(0, 4).Draw(t, "a long time") == 0 {
+		w.in.Now = w.in.Now.Add(15 * time.Minute)
+	}
 	w.in.Aborted = rapid.IntRange(0, 9).Draw(t, "aborted") == 0
 	empty := Observed{Generation: 2, ObservedGeneration: 2}
 	for i := range w.in.Clusters {
 		c := &w.in.Clusters[i]
-		c.Observed = rapid.SampledFrom([]Observed{up, up, up, up, up, up, up, down, bad, empty}).Draw(t, "says")
+		c.Observed = rapid.SampledFrom([]Observed{up, up, up, up, up, up, up, down, down, bad, empty}).Draw(t, "says")
 		c.Left = rapid.IntRange(0, 9).Draw(t, "left") == 0
 		c.Silent = rapid.IntRange(0, 9).Draw(t, "silent") == 0
 	}

@@ -112,8 +112,8 @@ type Cluster struct {
 	// PreviousLost: the template of Record.Previous cannot be read.
 	PreviousLost bool
 
-	// policy is what holds for a cluster that is unreachable; empty for others.
-	policy v1alpha1.UnreachablePolicy
+	// failsUnreachable: it counts as failed, because it is unreachable. makesRoom: it takes up none for that.
+	failsUnreachable, makesRoom bool
 	// late: the snapshot does not have it.
 	late bool
 }
@@ -214,8 +214,8 @@ func Decide(in Input) (Plan, error) {
 			p.Changes = append(p.Changes, Change{Cluster: c.Name, Record: next})
 		}
 		c.Record = next
-		c.policy = policyFor(*c, in.UnreachablePolicy, all)
 	}
+	applyPolicies(all, clusters)
 	p.begin(in, rules.limit, all, clusters)
 	p.report(in, clusters, rules)
 	return p, nil
@@ -332,7 +332,7 @@ func (in Input) phase(c Cluster) Phase {
 	if c.Record.Revision != in.Revision || in.Retries(c) {
 		phase = ToApply
 	}
-	if c.policy == v1alpha1.UnreachableFail && phase != Succeeded {
+	if c.failsUnreachable && phase != Succeeded {
 		return Failed
 	}
 	return phase
@@ -341,7 +341,7 @@ func (in Input) phase(c Cluster) Phase {
 // busy tells whether a cluster counts against maxConcurrency. The soak of an earlier revision does not matter any more, and a
 // cluster for which no wave waits takes up no room.
 func (in Input) busy(c Cluster) bool {
-	if c.policy == v1alpha1.UnreachableSkip || c.policy == v1alpha1.UnreachableFail || c.Left && c.Held {
+	if c.makesRoom || c.Left && c.Held {
 		return false
 	}
 	return c.Record.Phase == Progressing || c.Record.Phase == RollingBack || in.phase(c) == Soaking

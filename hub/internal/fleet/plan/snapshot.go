@@ -5,6 +5,8 @@ import (
 	"time"
 
 	ocm "open-cluster-management.io/api/cluster/v1alpha1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
 // The percentages of a strategy rest on the snapshot: the clusters that the fleet had when the revision was begun, each in the
@@ -20,6 +22,8 @@ type Promise struct {
 	// Groups are the names of the decision groups in their order, and Approval those that need an approval.
 	Groups   []string `json:"groups,omitempty"`
 	Approval []string `json:"approval,omitempty"`
+	// UnreachablePolicy is empty in what an older hub has kept. Then the one of the present spec was promised.
+	UnreachablePolicy v1alpha1.UnreachablePolicy `json:"unreachablePolicy,omitempty"`
 }
 
 // members is the snapshot, or what it would be if the revision were begun now.

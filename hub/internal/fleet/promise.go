@@ -1,0 +1,228 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+)
+
+// Promise is what the spec of a fleet said when a revision was begun, and until when that holds: until a user has the revision
+// begun again. Every field of the spec that can keep a cluster from being begun is in it, but for those that are there for a user
+// to allow something in the middle, such as spec.approvals and spec.adopt.
+type Promise struct {
+	plan.Promise
+	RetriedAt time.Time `json:"retriedAt,omitzero"`
+
+	MaintenanceWindows    []v1alpha1.MaintenanceWindow           `json:"maintenanceWindows,omitempty"`
+	MaintenanceExclusions []v1alpha1.MaintenanceExclusion        `json:"maintenanceExclusions,omitempty"`
+	HealthConditions      []v1alpha1.MachineFleetHealthCondition `json:"healthConditions,omitempty"`
+	// Choices are the ways in which windows and exclusions chose the clusters of the snapshot by the labels that they had, and
+	// Chosen has the number of the choice of each, in the order of the clusters' names: 0*40 1 0*3 are forty, one and three.
+	Choices []choice `json:"choices,omitempty"`
+	Chosen  string   `json:"chosen,omitempty"`
+}
+
+// newPromise is what the spec promises if the revision is begun now in members, by name.
+func (s *scope) newPromise(members map[string]string) *Promise {
+	spec := &s.fleet.Spec
+	p := &Promise{
+		RetriedAt:          s.planned().RetriedAt,
+		MaintenanceWindows: spec.MaintenanceWindows, MaintenanceExclusions: spec.MaintenanceExclusions, HealthConditions: spec.HealthConditions,
+	}
+	p.Promise = plan.Promise{
+		Since: s.now, Strategy: spec.RolloutStrategy, UnreachablePolicy: cmp.Or(spec.UnreachablePolicy, v1alpha1.UnreachableHold),
+	}
+	for _, group := range spec.Groups {
+		p.Groups = append(p.Groups, group.Name)
+		if group.Approval == v1alpha1.GroupApprovalRequired {
+			p.Approval = append(p.Approval, group.Name)
+		}
+	}
+	if s.windows != nil && len(p.MaintenanceWindows)+len(p.MaintenanceExclusions) > 0 {
+		p.setChoices(s, members)
+	}
+	return p
+}
+
+// setChoices notes which windows and exclusions choose each member now.
+func (p *Promise) setChoices(s *scope, members map[string]string) {
+	numbers, all := map[string]int{}, []int{}
+	for _, m := range s.members { // They are in the order of their names.
+		if _, is := members[m.cluster.Name]; !is {
+			continue
+		}
+		c := s.windows.choose(labels.Set(m.cluster.Labels))
+		number, known := numbers[c.key()]
+		if !known {
+			number = len(p.Choices)
+			numbers[c.key()], p.Choices = number, append(p.Choices, c)
+		}
+		all = append(all, number)
+	}
+	p.Chosen = packRuns(all)
+}
+
+// choicesOf are the choices of the clusters of a snapshot, by name; nil if they are not known.
+func (p *Promise) choicesOf(members map[string]string) map[string]choice {
+	numbers := unpackRuns(p.Chosen, len(members))
+	names := make([]string, 0, len(members))
+	for name := range members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(numbers) != len(names) {
+		return nil
+	}
+	found := map[string]choice{}
+	for i, name := range names {
+		if numbers[i] >= len(p.Choices) {
+			return nil
+		}
+		c := p.Choices[numbers[i]]
+		if !below(c.Windows, len(p.MaintenanceWindows)) || !below(c.Exclusions, len(p.MaintenanceExclusions)) {
+			return nil
+		}
+		found[name] = c
+	}
+	return found
+}
+
+// below tells whether all places are those of a list of so many entries.
+func below(places []int, entries int) bool {
+	return !slices.ContainsFunc(places, func(place int) bool { return place < 0 || place >= entries })
+}
+
+// packRuns writes numbers as runs of equal ones.
+func packRuns(numbers []int) string {
+	var runs []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end < len(numbers) && numbers[end] == numbers[i] {
+			end++
+		}
+		run := strconv.Itoa(numbers[i])
+		if end-i > 1 {
+			run += "*" + strconv.Itoa(end-i)
+		}
+		runs, i = append(runs, run), end
+	}
+	return strings.Join(runs, " ")
+}
+
+// unpackRuns is the opposite of packRuns; nil if there is anything else, or more than so many numbers.
+func unpackRuns(text string, most int) []int {
+	all := []int{}
+	for run := range strings.FieldsSeq(text) {
+		number, times, several := strings.Cut(run, "*")
+		n, err := strconv.Atoi(number)
+		count := 1
+		if several && err == nil {
+			count, err = strconv.Atoi(times)
+		}
+		if err != nil || n < 0 || count < 1 || count > most-len(all) {
+			return nil
+		}
+		all = append(all, slices.Repeat([]int{n}, count)...)
+	}
+	return all
+}
+
+// binding is a promise as it binds the clusters of a fleet.
+type binding struct {
+	*Promise
+	windows *windows
+	choices map[string]choice
+	// common are the answers of both specs together, by the choices of both.
+	common map[string]opening
+}
+
+// bindPromise reads what is kept of the spec with which the revision was begun.
+func (s *scope) bindPromise(known memory) *problem {
+	s.snapshot = known.members
+	if known.promise == nil {
+		return nil
+	}
+	s.promise = &binding{Promise: known.promise, choices: known.promise.choicesOf(known.members), common: map[string]opening{}}
+	var invalid *problem
+	if s.promise.windows, invalid = readWindows(known.promise.MaintenanceWindows, known.promise.MaintenanceExclusions, s.now); invalid != nil {
+		invalid.message = fmt.Sprintf("%s: as it was when the rollout started, it cannot be used any more: %s", invalid.message, wayOut)
+		return invalid
+	}
+	for _, m := range slices.Concat(s.members, s.left) {
+		s.applyPromise(m)
+	}
+	return nil
+}
+
+// wayOut is what ends a promise.
+const wayOut = "set spec.retriedAt (kubectl hollow rollout retry) to start by the spec as it is now"
+
+// applyPromise holds a member to its windows, exclusions and health conditions as they were when the revision was begun, beside those
+// of the spec as it is now.
+func (s *scope) applyPromise(m *member) {
+	then := s.promise.choose(m.cluster)
+	if isClosed := s.promise.windows.openingFor(then).closed; isClosed || m.closed {
+		m.promisedClosed = !m.closed
+		found := s.commonOpening(s.windows.choose(labels.Set(m.cluster.Labels)), then)
+		m.closed, m.opensAt = true, found.opens
+		s.lookAgain(found.again)
+	}
+	for _, why := range unhealthy(s.promise.HealthConditions, m.cluster) {
+		if !slices.Contains(m.unhealthy, why) {
+			m.unhealthy = append(m.unhealthy, why+" (so spec.healthConditions said when the rollout started; "+wayOut+")")
+		}
+	}
+}
+
+// commonOpening is what the windows of the spec as it is now and those that were promised say together.
+func (s *scope) commonOpening(present, promised choice) opening {
+	key := present.key() + promised.key()
+	found, known := s.promise.common[key]
+	if !known {
+		found = openingOf(s.now, s.windows.hoursFor(present), s.promise.windows.hoursFor(promised))
+		s.promise.common[key] = found
+	}
+	return found
+}
+
+// choose finds the windows and exclusions that a cluster had when the revision was begun. One that came later has those for its
+// labels now.
+func (b *binding) choose(cluster *v1alpha1.Cluster) choice {
+	if c, known := b.choices[cluster.Name]; known {
+		return c
+	}
+	return b.windows.choose(labels.Set(cluster.Labels))
+}
+
+// promisedHours are the windows that a cluster had when the revision was begun.
+func (s *scope) promisedHours(cluster *v1alpha1.Cluster) hours {
+	if s.promise == nil {
+		return hours{{}}
+	}
+	return s.promise.windows.hoursFor(s.promise.choose(cluster))
+}
+
+// lookAgain has the next step taken no later than at a moment; zero is none.
+func (s *scope) lookAgain(at time.Time) {
+	if !at.IsZero() && (s.settlesAt.IsZero() || at.Before(s.settlesAt)) {
+		s.settlesAt = at
+	}
+}
+
+// readPromise reads a promise as it is kept; nil if it cannot be read.
+func readPromise(text string) *Promise {
+	promise := &Promise{}
+	if json.Unmarshal([]byte(text), promise) != nil {
+		return nil
+	}
+	return promise
+}
