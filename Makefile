@@ -162,7 +162,8 @@ charts: ## Package the charts of hub, agent and simulated cluster into bin/chart
 	@cd hack/release && go run ./charts --from "$(CURDIR)/charts" --out "$(CURDIR)/$(BIN)/charts" --version '$(VERSION)'
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write the deep-copy functions of the API types.
+generate: $(CONTROLLER_GEN) ## Write the deep-copy functions and the decoders of the API types.
+	@hack/undecodable.sh
 	@cd apis && "$(CURDIR)/$(CONTROLLER_GEN)" object paths=./...
 
 .PHONY: manifests

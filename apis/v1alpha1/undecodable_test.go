@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -46,13 +47,58 @@ func TestAnObjectThatCannotBeDecodedKeepsItsMetadataOnly(t *testing.T) {
 	}
 }
 
+// kinds returns a new object of each kind.
+func kinds(t *testing.T) (kinds []runtime.Object) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range scheme.KnownTypes(GroupVersion) {
+		if _, found := known.FieldByName("ObjectMeta"); found && known.PkgPath() == reflect.TypeFor[Machine]().PkgPath() {
+			kinds = append(kinds, reflect.New(known).Interface().(runtime.Object))
+		}
+	}
+	if len(kinds) < 10 {
+		t.Fatalf("%d kinds", len(kinds))
+	}
+	return kinds
+}
+
 func TestAnObjectThatWasNotDecodedIsNeverEncoded(t *testing.T) {
-	for _, object := range []any{
-		&Cluster{DecodeError: "x"}, MachineClass{DecodeError: "x"}, &MachineDeployment{DecodeError: "x"}, MachineSet{DecodeError: "x"}, &Machine{DecodeError: "x"},
-		&MachineList{Items: []Machine{{DecodeError: "x"}}},
-	} {
+	objects := []any{&MachineList{Items: []Machine{{DecodeError: "x"}}}}
+	for _, object := range kinds(t) {
+		value := reflect.ValueOf(object).Elem()
+		value.FieldByName("DecodeError").SetString("x")
+		objects = append(objects, object, value.Interface())
+	}
+	for _, object := range objects {
 		if text, err := json.Marshal(object); err == nil {
 			t.Errorf("%T: written as %s", object, text)
+		}
+	}
+}
+
+func TestEveryKindKeepsItsMetadataOnlyIfItCannotBeDecoded(t *testing.T) {
+	for _, object := range kinds(t) {
+		kind := reflect.TypeOf(object).Elem().Name()
+		text := `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"` + kind + `","metadata":{"name":"bad"},"spec":7}`
+		if _, found := reflect.TypeOf(object).Elem().FieldByName("Spec"); !found {
+			t.Fatalf("%s has no spec", kind)
+		}
+		if err := json.Unmarshal([]byte(text), object); err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		undecoded := object.(interface {
+			NotDecoded() string
+			GetName() string
+		})
+		if undecoded.NotDecoded() == "" || undecoded.GetName() != "bad" || object.GetObjectKind().GroupVersionKind().Kind != kind {
+			t.Errorf("%s: %+v", kind, object)
+		}
+		if _, err := json.Marshal(object); err == nil || !strings.Contains(err.Error(), kind+" bad was not decoded") {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
