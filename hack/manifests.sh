@@ -52,7 +52,7 @@ copy_to charts/hub/files/crd config/crd/*.yaml
 copy_to charts/hub/files/admission config/admission/*.yaml
 # Not the namespace: with the release, helm would delete it and all that is in it.
 copy_to charts/hub/files/rbac config/rbac/hub/{serviceaccount,role,role_binding,role_join_tokens,role_leader_election}.yaml \
-	config/rbac/agent-hub/role.yaml=agent_role.yaml config/rbac/autoscaler/role.yaml=autoscaler_role.yaml
+	config/rbac/agent-hub/role.yaml=agent_role.yaml config/rbac/autoscaler/role.yaml=autoscaler_role.yaml config/rbac/users/role.yaml=users_role.yaml
 copy_to charts/agent/files/rbac config/rbac/agent-workload/{10-agent,20-hollow-node-bootstrap}.yaml
 copy_to charts/simcluster/files/rbac config/rbac/agent-workload/{00-namespace,10-agent,20-hollow-node-bootstrap}.yaml
 # What a release of an older chart lacks when it is upgraded with --reuse-values.

@@ -174,7 +174,7 @@ func Install(ctx context.Context, target *rest.Config) error {
 	if err := config.Apply(ctx, direct, config.Admission, "admission"); err != nil {
 		return err
 	}
-	for _, dir := range []string{"rbac/hub", "rbac/agent-hub"} {
+	for _, dir := range []string{"rbac/hub", "rbac/agent-hub", "rbac/users"} {
 		if err := config.Apply(ctx, direct, config.RBAC, dir); err != nil {
 			return err
 		}

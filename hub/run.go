@@ -184,7 +184,7 @@ func ensureNamespace(ctx context.Context, options Options) error {
 func addTracker(hub manager.Manager, tracker *undecodable.Tracker) error {
 	follow := manager.RunnableFunc(func(ctx context.Context) error {
 		return tracker.Run(ctx, hub.GetCache(), hub.GetLogger().WithName("undecodable"), hub.GetEventRecorder(leaderLease),
-			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
+			&v1alpha1.Cluster{}, &v1alpha1.MachineClass{}, &v1alpha1.MachineFleet{}, &v1alpha1.FleetApproval{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineSet{}, &v1alpha1.Machine{},
 			&v1alpha1.NodeDisruption{}, &v1alpha1.NodeDisruptionRun{}, &v1alpha1.LoadTest{}, &v1alpha1.LoadTestRun{})
 	})
 	if err := hub.Add(follow); err != nil {

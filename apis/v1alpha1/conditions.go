@@ -244,7 +244,7 @@ const (
 	ReasonRollbackFailed = "RollbackFailed"
 	// ReasonNoEarlierTemplate: a cluster of a fleet that is to be rolled back has nothing to go back to.
 	ReasonNoEarlierTemplate = "NoEarlierTemplate"
-	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for an approval in spec.approvals.
+	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for a FleetApproval.
 	ReasonAwaitingApproval = "AwaitingApproval"
 	// ReasonGroupUnproven: no cluster with Machines has proven the revision in a mandatory group of the fleet, so nothing after it
 	// is started until a user changes something.

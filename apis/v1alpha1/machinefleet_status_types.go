@@ -12,6 +12,19 @@ type MachineFleetStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Revision string `json:"revision,omitempty"`
+	// rollout tells the rollouts of the fleet apart: it is metadata.generation as it was when the hub first saw the revision, or
+	// spec.retriedAt. Approvals are given for one rollout.
+	// +optional
+	Rollout int64 `json:"rollout,omitempty"`
+	// retriedAt is spec.retriedAt as it was when the rollout got its number.
+	// +optional
+	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
+	// awaitingApproval names the groups for whose approval the current wave waits.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MaxLength=63
+	// +optional
+	AwaitingApproval []string `json:"awaitingApproval,omitempty"`
 	// currentWave is the wave that is rolled out, from 1; waves is how many there are.
 	// +optional
 	CurrentWave int32 `json:"currentWave,omitempty"`

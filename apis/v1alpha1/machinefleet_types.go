@@ -46,7 +46,6 @@ type MachineFleet struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.all) || self.rolloutStrategy.type == 'All'",message="spec.rolloutStrategy.all: only with type All",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressive) || self.rolloutStrategy.type == 'Progressive'",message="spec.rolloutStrategy.progressive: only with type Progressive",fieldPath=".rolloutStrategy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rolloutStrategy) || !has(self.rolloutStrategy.progressivePerGroup) || self.rolloutStrategy.type == 'ProgressivePerGroup'",message="spec.rolloutStrategy.progressivePerGroup: only with type ProgressivePerGroup",fieldPath=".rolloutStrategy"
-// +kubebuilder:validation:XValidation:rule="!has(self.approvals) || self.approvals.all(a, has(self.groups) && self.groups.exists(g, g.name == a.group))",message="spec.approvals: each names a group of spec.groups; correct or remove it",fieldPath=".approvals"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterSelector) != has(self.placementRef)",message="spec: set exactly one of clusterSelector and placementRef"
 // +kubebuilder:validation:XValidation:rule="has(self.placementRef) || !has(self.groups) || self.groups.all(g, has(g.clusterSelector))",message="spec.groups: each needs a clusterSelector, because only with spec.placementRef are there decision groups that a Placement makes",fieldPath=".groups"
 type MachineFleetSpec struct {
@@ -159,14 +158,6 @@ type MachineFleetSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Groups []MachineFleetGroup `json:"groups,omitempty"`
-
-	// approvals let a revision be applied to groups whose approval is Required. One for another revision than status.revision
-	// does nothing.
-	// +listType=map
-	// +listMapKey=group
-	// +kubebuilder:validation:MaxItems=64
-	// +optional
-	Approvals []MachineFleetApproval `json:"approvals,omitempty"`
 
 	// rollbackPolicy says which clusters get back the template that they had before when a rollout stops: because more of them
 	// have failed than rolloutStrategy allows, or because of abortedRevision. Default None.
@@ -317,8 +308,8 @@ type MachineFleetGroup struct {
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 32) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 32)",message="clusterSelector: at most 32 labels and 32 expressions"
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-	// approval Required: a template is applied to the group's clusters only after the group and the template's revision are in
-	// spec.approvals. Default NotRequired.
+	// approval Required: a template is applied to the group's clusters only while there is a FleetApproval of the group for this
+	// rollout. Default NotRequired.
 	// +optional
 	Approval GroupApproval `json:"approval,omitempty"`
 }
@@ -395,20 +386,6 @@ const (
 	GroupApprovalNotRequired GroupApproval = "NotRequired"
 	GroupApprovalRequired    GroupApproval = "Required"
 )
-
-// MachineFleetApproval lets a revision be applied to a group.
-type MachineFleetApproval struct {
-	// group is its name.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +required
-	Group string `json:"group"`
-	// revision that is approved, as status.revision has it.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +required
-	Revision string `json:"revision"`
-}
 
 // MachineDeploymentTemplate is what the MachineDeployments of a fleet are made from.
 type MachineDeploymentTemplate struct {

@@ -71,6 +71,10 @@ const (
 
 // The Lease of the hub that works, and what tells its version there.
 const (
+	// ApprovalPolicy is the name of the admission policy that holds spec.approver of FleetApprovals to the user who creates them, and of its
+	// binding. ApproverRole is that of the ClusterRole with the right to create them.
+	ApprovalPolicy = "hollowfleet-approvals"
+	ApproverRole   = "hollowfleet-approver"
 	// HubNamespace holds what is the hub's own.
 	HubNamespace = "hollowfleet-system"
 	// HubLeaseName is the name of the Lease that the working hub renews.

@@ -17,6 +17,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&MachineSet{}, &MachineSetList{},
 		&MachineDeployment{}, &MachineDeploymentList{},
 		&MachineFleet{}, &MachineFleetList{},
+		&FleetApproval{}, &FleetApprovalList{},
 		&NodeDisruption{}, &NodeDisruptionList{},
 		&NodeDisruptionRun{}, &NodeDisruptionRunList{},
 		&LoadTest{}, &LoadTestList{},

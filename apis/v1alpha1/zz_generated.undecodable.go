@@ -18,6 +18,21 @@ func (o Cluster) MarshalJSON() ([]byte, error) {
 }
 
 // NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
+func (o *FleetApproval) NotDecoded() string { return o.DecodeError }
+
+// UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.
+func (o *FleetApproval) UnmarshalJSON(data []byte) error {
+	type plain FleetApproval
+	return decodeObject(data, (*plain)(o), &o.TypeMeta, &o.ObjectMeta, &o.DecodeError)
+}
+
+// MarshalJSON implements json.Marshaler. An object that was not decoded is an error.
+func (o FleetApproval) MarshalJSON() ([]byte, error) {
+	type plain FleetApproval
+	return encodeObject("FleetApproval", o.Name, o.DecodeError, plain(o))
+}
+
+// NotDecoded says why spec and status could not be decoded; it is empty for an object that was decoded.
 func (o *LoadTest) NotDecoded() string { return o.DecodeError }
 
 // UnmarshalJSON implements json.Unmarshaler. What it cannot decode is no error, but told in DecodeError.

@@ -53,6 +53,10 @@ func TestColumns(t *testing.T) {
 			{"Clusters", 9, false}, {"Updated", 1, false}, {"Failed", 1, false}, {"Held", 2, false}, {"Kubelet", "v1.36.2", false},
 			{"Message", "one has failed", true}, {age, nil, false},
 		}},
+		"fleetapprovals": {"fleetapproval", []column{
+			{"Name", "full", false}, {"Fleet", "workers", false}, {"Group", "production", false}, {"Revision", "a123456789", false}, {"Rollout", 7, false},
+			{"Approver", "alice", false}, {age, nil, false},
+		}},
 		"nodedisruptions": {"nodedisruption", []column{
 			{"Name", "full", false}, {"Phase", "Running", false}, {"Verdict", "Failed", false}, {"Clusters", 5, false}, {"Selected", 9, false}, {"Injected", 8, false},
 			{"Observed", 7, false}, {"Recovered", 6, false}, {"Message", "it runs", true}, {age, nil, false},
@@ -95,5 +99,5 @@ func TestColumns(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(kinds).To(HaveLen(10), "each kind has its columns here")
+	g.Expect(kinds).To(HaveLen(11), "each kind has its columns here")
 }

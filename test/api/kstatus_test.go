@@ -18,6 +18,7 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 	}{
 		"Cluster":           {`{}`, status.InProgressStatus},
 		"MachineClass":      {`{provider: hollow}`, status.CurrentStatus},
+		"FleetApproval":     {`{fleet: workers, fleetUID: a, revision: b, rollout: 1, group: production, approver: alice}`, status.CurrentStatus},
 		"Machine":           {`{clusterName: c, providerConfig: {valueRef: {name: x}}}`, status.InProgressStatus},
 		"MachineSet":        {minimalBody + "}", status.InProgressStatus},
 		"MachineDeployment": {minimalBody + "}", status.InProgressStatus},
@@ -31,7 +32,7 @@ func TestKStatusOfWhatIsJustCreated(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			written := "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: " + kind + "\nmetadata: {name: kstatus"
-			if kind != "Cluster" && kind != "MachineFleet" && kind != "NodeDisruption" && kind != "LoadTest" {
+			if kind != "Cluster" && kind != "MachineFleet" && kind != "FleetApproval" && kind != "NodeDisruption" && kind != "LoadTest" {
 				written += ", namespace: default"
 			}
 			written += "}\nspec: " + test.spec

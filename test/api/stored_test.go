@@ -21,7 +21,7 @@ import (
 var kinds = map[string]client.Object{
 	"clusters": &v1alpha1.Cluster{}, "machineclasses": &v1alpha1.MachineClass{}, "machines": &v1alpha1.Machine{},
 	"machinesets": &v1alpha1.MachineSet{}, "machinedeployments": &v1alpha1.MachineDeployment{}, "machinefleets": &v1alpha1.MachineFleet{},
-	"nodedisruptions": &v1alpha1.NodeDisruption{}, "nodedisruptionruns": &v1alpha1.NodeDisruptionRun{},
+	"fleetapprovals": &v1alpha1.FleetApproval{}, "nodedisruptions": &v1alpha1.NodeDisruption{}, "nodedisruptionruns": &v1alpha1.NodeDisruptionRun{},
 	"loadtests": &v1alpha1.LoadTest{}, "loadtestruns": &v1alpha1.LoadTestRun{},
 }
 

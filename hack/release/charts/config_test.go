@@ -64,7 +64,7 @@ const (
 // stay when the release is uninstalled, and rights go.
 func TestHubHasWhatConfigHas(t *testing.T) {
 	g := NewWithT(t)
-	want := configured(t, "crd/*.yaml", "admission/*.yaml", "rbac/hub/*.yaml", "rbac/agent-hub/*.yaml")
+	want := configured(t, "crd/*.yaml", "admission/*.yaml", "rbac/hub/*.yaml", "rbac/agent-hub/*.yaml", "rbac/users/*.yaml")
 	kept := 0
 	for name, object := range chosen(hubChart.objects(t, "")) {
 		g.Expect(want).To(HaveKey(name))

@@ -32,6 +32,7 @@ var content = []struct {
 	{"clusters.json", func() client.ObjectList { return &v1alpha1.ClusterList{} }, nil},
 	{"machineclasses.json", func() client.ObjectList { return &v1alpha1.MachineClassList{} }, nil},
 	{"machinefleets.json", func() client.ObjectList { return &v1alpha1.MachineFleetList{} }, nil},
+	{"fleetapprovals.json", func() client.ObjectList { return &v1alpha1.FleetApprovalList{} }, nil},
 	{"machinedeployments.json", func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }, nil},
 	{"machinesets.json", func() client.ObjectList { return &v1alpha1.MachineSetList{} }, nil},
 	{"machines.json", func() client.ObjectList { return &v1alpha1.MachineList{} }, nil},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,4 +157,20 @@ func (f *fleetFixture) kubelet() string {
 	fleet := &v1alpha1.MachineFleet{}
 	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
 	return fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet
+}
+
+// approvals are those of the fleet, whatever they are for.
+func (f *fleetFixture) approvals() []v1alpha1.FleetApproval {
+	f.t.Helper()
+	fleet, list := &v1alpha1.MachineFleet{}, &v1alpha1.FleetApprovalList{}
+	f.Expect(f.client.Get(f.t.Context(), client.ObjectKey{Name: f.name}, fleet)).To(Succeed())
+	f.Expect(f.client.List(f.t.Context(), list, client.MatchingFields{"spec.fleetUID": string(fleet.UID)})).To(Succeed())
+	return list.Items
+}
+
+// user is the name by which the API server knows the user.
+func (f *fleetFixture) user() (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := f.client.Create(f.t.Context(), review)
+	return review.Status.UserInfo.Username, err
 }

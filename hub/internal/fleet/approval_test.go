@@ -1,13 +1,42 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
+
+// approvalOf is what alice creates to let the present rollout be applied to a group.
+func (f *fixture) approvalOf(group string) *v1alpha1.FleetApproval {
+	f.t.Helper()
+	revision, err := Revision(f.refresh())
+	f.Expect(err).NotTo(HaveOccurred())
+	return &v1alpha1.FleetApproval{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "approval-"},
+		Spec: v1alpha1.FleetApprovalSpec{
+			Fleet: f.fleet.Name, FleetUID: string(f.fleet.UID), Group: group, Revision: revision, Rollout: rolloutNumber(f.fleet, revision), Approver: "alice",
+		},
+	}
+}
+
+// approve takes all approvals of the fleet back, and approves the present rollout for groups.
+func (f *fixture) approve(groups ...string) {
+	f.t.Helper()
+	list := &v1alpha1.FleetApprovalList{}
+	f.Expect(f.direct.List(f.t.Context(), list, client.MatchingFields{approvalFleet: string(f.fleet.UID)})).To(Succeed())
+	for i := range list.Items {
+		f.Expect(f.direct.Delete(f.t.Context(), &list.Items[i])).To(Succeed())
+	}
+	for _, group := range groups {
+		hubtest.Create(f.t, f.direct, f.approvalOf(group))
+	}
+}
 
 func TestAGroupWaitsForTheApprovalOfEachRevision(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
@@ -15,34 +44,120 @@ func TestAGroupWaitsForTheApprovalOfEachRevision(t *testing.T) {
 			Name: "rest", ClusterSelector: &metav1.LabelSelector{}, Approval: v1alpha1.GroupApprovalRequired,
 		})
 	}))
-	approve := func(revision string) {
-		f.update(func(fleet *v1alpha1.MachineFleet) {
-			fleet.Spec.Approvals = []v1alpha1.MachineFleetApproval{{Group: "rest", Revision: revision}}
-		})
-		f.reconcile()
-	}
 	f.reconcile()
 	f.says(false, 0)
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, -, -"))
-	first := f.status().Revision
+	f.status()
 	progress := f.condition(v1alpha1.ProgressingCondition)
 	f.Expect([]string{string(progress.Status), progress.Reason}).To(Equal([]string{"Unknown", v1alpha1.ReasonAwaitingApproval}))
-	f.Expect(f.fleet.Status.Message).To(ContainSubstring("waiting for approval: rest: add the group with revision " + first))
+	f.Expect(f.fleet.Status.Message).To(ContainSubstring(fmt.Sprintf(
+		"waiting for approval: rest: kubectl hollow rollout approve machinefleet %s --group rest", f.fleet.Name)))
+	f.Expect(f.fleet.Status.AwaitingApproval).To(Equal([]string{"rest"}))
 	f.Expect(f.fleet.Status.Conditions).NotTo(ContainElement(HaveField("Type", v1alpha1.StalledCondition)))
-	approve(first)
+	f.approve("rest")
+	f.reconcile()
 	f.says(false, 1, 2)
 	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Succeeded v1.36.2, Succeeded v1.36.2"))
+	f.Expect(f.status().AwaitingApproval).To(BeEmpty())
 
 	f.upgrade("v1.37.0")
 	f.reconcile()
 	f.says(false, 0)
 	f.reconcile()
-	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "the approval was for another template")
-	approve(f.status().Revision)
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"), "the approval was for other templates")
+	f.status()
+	f.approve("rest")
+	f.reconcile()
 	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
+}
 
-	f.refresh().Spec.Approvals[0].Group = "none"
-	f.Expect(f.direct.Update(t.Context(), f.fleet)).To(MatchError(ContainSubstring("spec.approvals: each names a group")))
+// An approval counts for exactly the fleet, the templates, the rollout and the group that it names.
+func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.FleetApproval){
+		"another fleet of the name": func(a *v1alpha1.FleetApproval) { a.Spec.FleetUID = "00000000-0000-0000-0000-000000000000" },
+		"another name":              func(a *v1alpha1.FleetApproval) { a.Spec.Fleet = "another" },
+		"other templates":           func(a *v1alpha1.FleetApproval) { a.Spec.Revision = "0123456789" },
+		"an earlier rollout":        func(a *v1alpha1.FleetApproval) { a.Spec.Rollout-- },
+		"a later rollout":           func(a *v1alpha1.FleetApproval) { a.Spec.Rollout++ },
+		"another group":             func(a *v1alpha1.FleetApproval) { a.Spec.Group = "canary" },
+		"a group that there is not": func(a *v1alpha1.FleetApproval) { a.Spec.Group = "Production" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := waitForApproval(t)
+			f.status()
+			wrong := f.approvalOf("production")
+			change(wrong)
+			hubtest.Create(t, f.direct, wrong)
+			f.restart()
+			f.reconcile()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
+			hubtest.Create(t, f.direct, f.approvalOf("production"))
+			f.reconcile()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
+		})
+	}
+}
+
+// The same templates after others, and after a retry, are another rollout: what was approved before does not count for it.
+func TestAnApprovalCountsForOneRollout(t *testing.T) {
+	for name, again := range map[string]func(*fixture){
+		"gone back to": func(f *fixture) {
+			f.upgrade("v1.37.1")
+			f.reconcile()
+			f.says(false, 0)
+			f.status()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
+			f.upgrade("v1.37.0")
+		},
+		"gone back to, when the status was lost": func(f *fixture) {
+			f.upgrade("v1.37.1")
+			f.reconcile()
+			f.says(false, 0)
+			f.status()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AllowDowngrade = true })
+			f.refresh().Status = v1alpha1.MachineFleetStatus{}
+			f.Expect(f.direct.Status().Update(f.t.Context(), f.fleet)).To(Succeed())
+			f.upgrade("v1.37.0")
+		},
+		"a retry": func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) {
+				fleet.Spec.RetriedAt = &metav1.Time{Time: f.clock.Now()}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := waitForApproval(t)
+			f.status()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true })
+			f.approve("production")
+			f.status()
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = false })
+			again(f)
+			f.reconcile()
+			f.says(false, 0)
+			f.restart()
+			f.reconcile()
+			f.status()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Succeeded v1.36.2, Succeeded v1.36.2"))
+			f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
+			f.approve("production")
+			f.reconcile()
+			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
+		})
+	}
+}
+
+// Other edits of the spec, and a hub that is started again, need no other approval.
+func TestAnApprovalOutlivesOtherEdits(t *testing.T) {
+	f := waitForApproval(t)
+	f.status()
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true })
+	f.reconcile()
+	f.approve("production")
+	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused, fleet.Spec.Replicas = false, new(int32(4)) })
+	f.restart()
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
 }

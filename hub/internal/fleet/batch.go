@@ -113,7 +113,13 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 	if cluster.UID != m.cluster.UID || cluster.Accepted() != m.cluster.Accepted() || !maps.Equal(cluster.Labels, m.cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
 		return false, nil
 	}
-	return b.isOpen(w, fleet, cluster, now), nil
+	if !b.isOpen(w, fleet, cluster, now) {
+		return false, nil
+	}
+	if !w.begins {
+		return true, nil
+	}
+	return b.isApproved(ctx, b.scope, m)
 }
 
 // isOpen tells whether the maintenance windows of a cluster are as they were for what waits for them.

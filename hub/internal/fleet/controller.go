@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -25,8 +26,10 @@ import (
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinefleets/status,verbs=patch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=fleetapprovals,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=machinedeployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=hollowfleet-approvals,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Deps is what the controller needs. All but Tracing and Leads is required.
@@ -86,7 +89,7 @@ func (c *Controller) Status(fleet *v1alpha1.MachineFleet) any { return &fleet.St
 // Reconcile implements reconciler.Logic.
 func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet) (reconciler.Next, error) {
 	before, now := fleet.Status.DeepCopy(), c.Clock.Now()
-	s, err := c.observe(ctx, sources{c.Client, c.Placements.Cached}, fleet, now)
+	s, err := c.observe(ctx, sources{c.Client, false, c.Placements.Cached}, fleet, now)
 	if s == nil || err != nil {
 		return reconciler.Next{}, err
 	}
@@ -144,12 +147,13 @@ func (c *Controller) observeLive(ctx context.Context, fleet *v1alpha1.MachineFle
 	if current.UID != fleet.UID || current.Generation != fleet.Generation {
 		return nil, nil
 	}
-	return c.observe(ctx, sources{c.Live, c.Placements.Live}, current, now)
+	return c.observe(ctx, sources{c.Live, true, c.Placements.Live}, current, now)
 }
 
 // urgent tells whether a status has other news than counts.
 func urgent(before, after *v1alpha1.MachineFleetStatus) bool {
-	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentWave != after.CurrentWave || before.Revision != after.Revision {
+	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentWave != after.CurrentWave ||
+		before.Revision != after.Revision || before.Rollout != after.Rollout || !slices.Equal(before.AwaitingApproval, after.AwaitingApproval) {
 		return true
 	}
 	for _, condition := range after.Conditions {

@@ -251,7 +251,7 @@ func (c *crowd) awaitRollout() {
 
 // plan does what every event of a cluster costs: it reads the cache, and decides.
 func (h *hub) plan(ctx context.Context, fleet *v1alpha1.MachineFleet) (decision, error) {
-	s, err := h.observe(ctx, sources{h.Client, h.Placements.Cached}, fleet, h.Clock.Now())
+	s, err := h.observe(ctx, sources{h.Client, false, h.Placements.Cached}, fleet, h.Clock.Now())
 	if err != nil {
 		return decision{}, err
 	}

@@ -75,11 +75,11 @@ func decide(s *scope) decision {
 func (s *scope) planInput(paused bool) plan.Input {
 	in := s.planned()
 	in.Strategy, in.UnreachablePolicy, in.Paused = s.fleet.Spec.RolloutStrategy, s.fleet.Spec.UnreachablePolicy, paused
-	in.Approved = s.approvedGroups()
+	in.Fleet, in.Rollout, in.Approvals = string(s.fleet.UID), s.rollout, s.approvals.planned()
 	for _, group := range s.fleet.Spec.Groups {
 		in.Groups = append(in.Groups, group.Name)
-		if group.Approval == v1alpha1.GroupApprovalRequired && !slices.Contains(in.Approved, group.Name) {
-			in.Unapproved = append(in.Unapproved, group.Name)
+		if group.Approval == v1alpha1.GroupApprovalRequired {
+			in.NeedApproval = append(in.NeedApproval, group.Name)
 		}
 	}
 	in.Snapshot = s.snapshot
@@ -92,17 +92,6 @@ func (s *scope) planInput(paused bool) plan.Input {
 		in.Clusters = append(in.Clusters, cluster)
 	}
 	return in
-}
-
-// approvedGroups are the groups for which the present revision is approved, whether they need that or not.
-func (s *scope) approvedGroups() []string {
-	var groups []string
-	for _, approval := range s.fleet.Spec.Approvals {
-		if approval.Revision == s.revision {
-			groups = append(groups, approval.Group)
-		}
-	}
-	return groups
 }
 
 // recordedGroup is the group that the record of a member gets when the revision is begun there: the one that it was promised. One

@@ -13,7 +13,7 @@ import (
 func (s *scope) awaitedGates(p plan.Plan) string {
 	text := ""
 	if groups := p.AwaitingApproval; len(groups) > 0 {
-		text += fmt.Sprintf("; waiting for approval: %s: add the group with revision %s to spec.approvals", reconciler.ListFew(groups), s.revision)
+		text += fmt.Sprintf("; waiting for approval: %s: %s", reconciler.ListFew(groups), approveCommand(s.fleet.Name, groups))
 		if gone := slices.DeleteFunc(slices.Clone(groups), s.hasGroup); len(gone) > 0 {
 			text += fmt.Sprintf(
 				". %s needed one when the rollout started, and is not in spec.groups any more: approve the group that its clusters have now, name it again, or set spec.retriedAt to start by the spec as it is now",
@@ -31,6 +31,18 @@ func (s *scope) awaitedGates(p plan.Plan) string {
 			reconciler.ListFew(p.Changed), wayOut)
 	}
 	return text
+}
+
+// approveCommand is what a user runs who may approve groups of a fleet.
+func approveCommand(fleet string, groups []string) string {
+	command := "kubectl hollow rollout approve machinefleet " + fleet
+	if len(groups) > 3 {
+		return command + " --all"
+	}
+	for _, group := range groups {
+		command += " --group " + group
+	}
+	return command
 }
 
 func (s *scope) hasGroup(name string) bool {

@@ -26,18 +26,6 @@ func group(name string, approval v1alpha1.GroupApproval) v1alpha1.MachineFleetGr
 	return v1alpha1.MachineFleetGroup{Name: name, Approval: approval, ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": name}}}
 }
 
-func (f *fixture) approve(groups ...string) {
-	f.t.Helper()
-	f.update(func(fleet *v1alpha1.MachineFleet) {
-		revision, err := revisionOf(fleet)
-		f.Expect(err).NotTo(HaveOccurred())
-		fleet.Spec.Approvals = nil
-		for _, group := range groups {
-			fleet.Spec.Approvals = append(fleet.Spec.Approvals, v1alpha1.MachineFleetApproval{Group: group, Revision: revision})
-		}
-	})
-}
-
 // waitForApproval makes a fleet that has gone through its canary and waits for the approval of production.
 func waitForApproval(t *testing.T) *fixture {
 	t.Helper()
@@ -47,7 +35,7 @@ func waitForApproval(t *testing.T) *fixture {
 	f.approve("production")
 	f.settle()
 	f.upgrade("v1.37.0")
-	f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Approvals = nil })
+	f.approve()
 	f.reconcile()
 	f.says(false, 0)
 	f.reconcile()

@@ -136,7 +136,7 @@ func (c *Controller) observeLedger(ctx context.Context, s *scope) (*ledger, erro
 	}
 	if current := l.of(s.revision); current != nil && current.Superseded == "" {
 		current.noteLeft(s, seen)
-		current.noteApprovals(s)
+		c.noteApprovals(ctx, s, current)
 	}
 	return l, nil
 }
@@ -178,24 +178,6 @@ func (c *Controller) openRollout(ctx context.Context, s *scope, l *ledger) (*sto
 	}
 	l.rollouts = append(l.rollouts, r)
 	return r, nil
-}
-
-// noteApprovals records by what the groups that need an approval have it.
-func (r *stored) noteApprovals(s *scope) {
-	for _, group := range s.fleet.Spec.Groups {
-		known := slices.ContainsFunc(r.Approvals, func(a Approved) bool { return a.Group == group.Name })
-		if by := s.approvedBy(group.Name); by != "" && !known && group.Approval == v1alpha1.GroupApprovalRequired {
-			r.Approvals, r.dirty = append(r.Approvals, Approved{group.Name, by, stamp(s.now)}), true
-		}
-	}
-}
-
-// approvedBy says by what a group has its approval of the current revision; empty if it has none.
-func (s *scope) approvedBy(group string) string {
-	if slices.Contains(s.fleet.Spec.Approvals, v1alpha1.MachineFleetApproval{Group: group, Revision: s.revision}) {
-		return "spec.approvals"
-	}
-	return ""
 }
 
 // writeLedger writes the rollouts that have changed, and removes those that are too many.

@@ -70,6 +70,9 @@ type scope struct {
 	fleet     *v1alpha1.MachineFleet
 	now       time.Time
 	revision  string
+	// rollout is the number of this rollout of the revision, and approvals are those for it.
+	rollout   int64
+	approvals approvals
 	selection *selection
 	// snapshot has the groups of the clusters with which the revision was begun, by name; nil if it was not begun.
 	snapshot map[string]string
@@ -108,6 +111,7 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 	if s.revision, err = revisionOf(fleet); err != nil {
 		return nil, err
 	}
+	s.rollout = rolloutNumber(fleet, s.revision)
 	// Nothing changes what is listed, so the cache need not copy it.
 	clusters, deployments := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}
 	if err := reader.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
@@ -146,6 +150,9 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 		}
 	}
 	if err := c.addSnapshot(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := c.addApprovals(ctx, reader, s); err != nil {
 		return nil, err
 	}
 	s.unused = chosen.unused(fleet)

@@ -91,7 +91,7 @@ func (m *Member) Problems() []string {
 func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet, now time.Time) (*Preview, error) {
 	c := &Controller{Deps: Deps{Live: reader, Namespace: v1alpha1.HubNamespace, Agents: &freeze.Agents{}}, preview: true}
 	c.Client, _ = reader.(client.Client) // A dry run needs one.
-	s, err := c.observe(ctx, sources{reader, func() (client.Reader, error) { return reader, nil }}, fleet, now)
+	s, err := c.observe(ctx, sources{reader, false, func() (client.Reader, error) { return reader, nil }}, fleet, now)
 	if err != nil {
 		return nil, err
 	}

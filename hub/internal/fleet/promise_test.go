@@ -39,7 +39,6 @@ func gateFields() map[string]gateField {
 		"allowDowngrade":        {noGate: "as adopt"},
 		"ignorePreflightErrors": {noGate: "as adopt"},
 		"paused":                {noGate: "as adopt"},
-		"approvals":             {noGate: "as adopt"},
 		"abortedRevision":       {noGate: "as adopt"},
 		"retriedAt":             {noGate: "ends the promise"},
 		"rollbackPolicy":        {noGate: "a rollout that is stopped starts nothing, whatever is rolled back"},

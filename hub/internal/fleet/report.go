@@ -19,6 +19,8 @@ import (
 const (
 	// mostFailures is how many clusters the status names.
 	mostFailures = 20
+	// mostAwaited is how many groups that wait for an approval the status names.
+	mostAwaited = 128
 	// longestFailure is how many characters a failure's message has at most.
 	longestFailure = 512
 	// rolledOut is the type of the fact that every cluster has the present revision.
@@ -47,6 +49,8 @@ type summary struct {
 func report(s *scope, d decision, now time.Time) {
 	status := &s.fleet.Status
 	status.ObservedGeneration, status.Revision = s.fleet.Generation, s.revision
+	status.Rollout, status.RetriedAt = s.rollout, s.fleet.Spec.RetriedAt.DeepCopy()
+	status.AwaitingApproval = d.plan.AwaitingApproval[:min(len(d.plan.AwaitingApproval), mostAwaited)]
 	sum := s.summarize(d.plan)
 	if s.invalid == nil {
 		status.Clusters, status.Failures = sum.counts, sum.failures

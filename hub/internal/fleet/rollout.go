@@ -54,13 +54,6 @@ type Turn struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Approved is the approval of a group.
-type Approved struct {
-	Group string `json:"group"`
-	By    string `json:"by"`
-	At    string `json:"at"`
-}
-
 // ClusterRollout is what became of a rollout in one cluster.
 type ClusterRollout struct {
 	Group   string `json:"group,omitempty"`

@@ -21,6 +21,8 @@ const settleTime = 30 * time.Second
 // sources is where a step reads from.
 type sources struct {
 	client.Reader
+	// live: it is the API server, and not the cache.
+	live bool
 	// placements returns a reader of Placements.
 	placements func() (client.Reader, error)
 }

@@ -27,9 +27,13 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MachineDeployment{}, deploymentName, name); err != nil {
 		return fmt.Errorf("indexing MachineDeployments by name: %w", err)
 	}
+	if err := indexApprovals(manager.GetFieldIndexer()); err != nil {
+		return err
+	}
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineFleet{}).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment)).
+		Watches(&v1alpha1.FleetApproval{}, handler.EnqueueRequestsFromMapFunc(ofApproval)).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(predicate.Or(
 			freeze.ClusterChanged(), membershipChanged()))).
 		WatchesRawSource(source.Channel(c.Agents.News(), handler.EnqueueRequestsFromMapFunc(c.ofCluster))).
@@ -46,6 +50,33 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.O
 // is done.
 func ofDeployment(_ context.Context, deployment client.Object) []reconcile.Request {
 	return []reconcile.Request{reconciler.Request("", deployment.GetName())}
+}
+
+// indexApprovals lets the cache list the approvals of one rollout of one fleet. One that could not be decoded is of none.
+func indexApprovals(indexer client.FieldIndexer) error {
+	for field, value := range map[string]func(*v1alpha1.FleetApproval) string{
+		approvalFleet:   func(a *v1alpha1.FleetApproval) string { return a.Spec.FleetUID },
+		approvalRollout: func(a *v1alpha1.FleetApproval) string { return fmt.Sprint(a.Spec.Rollout) },
+	} {
+		err := indexer.IndexField(context.Background(), &v1alpha1.FleetApproval{}, field, func(object client.Object) []string {
+			if a, is := object.(*v1alpha1.FleetApproval); is && a.NotDecoded() == "" {
+				return []string{value(a)}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("indexing FleetApprovals by %s: %w", field, err)
+		}
+	}
+	return nil
+}
+
+// ofApproval is the fleet that an approval names.
+func ofApproval(_ context.Context, object client.Object) []reconcile.Request {
+	if a, is := object.(*v1alpha1.FleetApproval); is && a.Spec.Fleet != "" {
+		return []reconcile.Request{reconciler.Request("", a.Spec.Fleet)}
+	}
+	return nil
 }
 
 // ofCluster are all fleets: a change of its labels may concern any of them.

@@ -133,7 +133,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 				})
 			})
 			DeferCleanup(func(ctx SpecContext) {
-				edit(ctx, func() { workers.Spec.Groups, workers.Spec.Approvals = before.Groups, nil })
+				edit(ctx, func() { workers.Spec.Groups = before.Groups })
 			})
 			kubelet := upgrade(ctx)
 			expectProgress(ctx, v1alpha1.ReasonAwaitingApproval)
@@ -143,9 +143,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 				expectCorrected(ctx, member)
 			}
 			Expect(begun(ctx)).To(Equal(1), "only the canary has been begun")
-			edit(ctx, func() {
-				workers.Spec.Approvals = []v1alpha1.MachineFleetApproval{{Group: "production", Revision: workers.Status.Revision}}
-			})
+			Expect(fleet.HubClient.Create(ctx, fleettest.ApprovalOf(workers, "production"))).To(Succeed())
 			return kubelet
 		}),
 	)

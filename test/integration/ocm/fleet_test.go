@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/test/integration/fleettest"
 )
 
 // stage is the label by which the fleet's groups choose.
@@ -63,12 +64,11 @@ func editFleet(ctx context.Context, fleet *v1alpha1.MachineFleet, change func(*v
 	}).Should(Succeed())
 }
 
-// approveRest approves the revision that the fleet has now for all its clusters.
+// approveRest approves the present rollout of the fleet for all its clusters.
 func approveRest(ctx context.Context, fleet *v1alpha1.MachineFleet) {
 	GinkgoHelper()
-	editFleet(ctx, fleet, func(fleet *v1alpha1.MachineFleet) {
-		fleet.Spec.Approvals = []v1alpha1.MachineFleetApproval{{Group: "rest", Revision: fleet.Status.Revision}}
-	})
+	Expect(api.Get(ctx, client.ObjectKeyFromObject(fleet), fleet)).To(Succeed())
+	Expect(api.Create(ctx, fleettest.ApprovalOf(fleet, "rest"))).To(Succeed())
 }
 
 // kubelets are the versions that the fleet has given to clusters; empty without a MachineDeployment.

@@ -19,7 +19,14 @@ func SayRollout(hub *Hub, output *Output, r *fleet.Rollout, clusters bool) error
 		hub.Say("  %s  %s: %s", turn.At, turn.Reason, Printable(turn.Message))
 	}
 	for _, approval := range r.Approvals {
-		hub.Say("  %s  Approved: group %s, by %s", approval.At, approval.Group, Printable(approval.By))
+		by := Printable(approval.By)
+		if approval.Claimed {
+			by += ", as the approval claims: the admission policy was not installed when it was given"
+		}
+		hub.Say("  %s  Approved: group %s, by %s", approval.At, approval.Group, by)
+		if approval.TakenBack != "" {
+			hub.Say("  %s  Approval taken back: group %s, that of %s", approval.TakenBack, approval.Group, Printable(approval.By))
+		}
 	}
 	if r.Superseded != "" {
 		hub.Say("  %s  Superseded: the fleet got another template", r.Superseded)

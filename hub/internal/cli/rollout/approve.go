@@ -1,17 +1,26 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 )
+
+// hubPatience is how long a command waits for the hub to look at a spec that was just changed.
+const hubPatience = 15 * time.Second
 
 func newApprove(hub *cmdutil.Hub) *cobra.Command {
 	var (
@@ -19,97 +28,164 @@ func newApprove(hub *cmdutil.Hub) *cobra.Command {
 		all    bool
 	)
 	c := changing(hub, &cobra.Command{
-		Use: "approve", Short: "Let the present template of a MachineFleet be applied to a group that waits for approval",
-		Long: `Let the present template of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is an
-entry of spec.approvals, and holds for this template only. Without --group it is the one group that waits; if several do, they
-are listed and nothing is approved.`,
+		Use: "approve", Short: "Let the present rollout of a MachineFleet be applied to a group that waits for approval",
+		Long: `Let the present rollout of a MachineFleet be applied to a group of clusters whose approval is Required. The approval is a
+FleetApproval with your name. It counts for this rollout of these templates only: other templates, templates that are gone back to, and a
+retry need another one. Without --group it is the one group that waits; if several do, they are listed and nothing is approved.
+
+You need the ClusterRole ` + v1alpha1.ApproverRole + `, which does not let you change fleets; the exit code is 4 if you do not have it. To
+take an approval back before the group starts: kubectl delete fleetapproval NAME`,
 		Example: `  kubectl hollow rollout approve machinefleet workers --group production`,
 	}, []cmdutil.Kind{cmdutil.FleetKind}, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
-		chosen, err := choose(s.fleet, groups, all)
+		if err := s.awaitRollout(ctx); err != nil {
+			return nil, err
+		}
+		given, err := s.approvers(ctx)
 		if err != nil {
 			return nil, err
 		}
-		revision, err := fleet.Revision(s.fleet)
+		chosen, err := choose(s.fleet, given, groups, all)
 		if err != nil {
 			return nil, err
 		}
-		if len(chosen) == 0 {
-			s.printf("has every group approved already for revision %s", revision)
-			return nil, nil
-		}
-		if err := s.change(ctx, func() { approve(s.fleet, revision, chosen) }); err != nil {
-			return nil, err
-		}
-		s.printf("approved for revision %s: %s", revision, strings.Join(chosen, ", "))
-		return nil, nil
+		return nil, s.approve(ctx, chosen, given)
 	})
 	c.Flags().StringArrayVar(&groups, "group", nil, "name of a group of spec.groups; may be given several times")
 	c.Flags().BoolVar(&all, "all", false, "every group whose approval is Required")
 	return c
 }
 
-// waiting are the groups that need an approval of the present template and do not have it.
-func waiting(of *v1alpha1.MachineFleet) ([]string, error) {
-	revision, err := fleet.Revision(of)
+// awaitRollout waits until the status shows the rollout of the present spec: what is approved is what the hub rolls out.
+func (s *subject) awaitRollout(ctx context.Context) error {
+	revision, err := fleet.Revision(s.fleet)
 	if err != nil {
+		return err
+	}
+	shown := func(f *v1alpha1.MachineFleet) bool {
+		return f.Status.ObservedGeneration >= f.Generation && f.Status.Rollout > 0
+	}
+	if !shown(s.fleet) {
+		limited, cancel := context.WithTimeout(ctx, hubPatience)
+		defer cancel()
+		err := cmdutil.Until(limited, s.client, &v1alpha1.MachineFleetList{}, client.ObjectKeyFromObject(s.fleet), s.fleet,
+			func(f *v1alpha1.MachineFleet) (bool, error) {
+				if now, err := fleet.Revision(f); err != nil || now != revision {
+					return false, errors.Join(err, cmdutil.Refusal("%s got other templates meanwhile: look at them, and approve again", s.name()))
+				}
+				s.fleet = f
+				return shown(f), nil
+			})
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return cmdutil.Refusal("%s cannot be approved: the hub has not looked at its present spec yet", s.name())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.fleet.Status.Revision != revision {
+		return cmdutil.Refusal("%s cannot be approved: its revision is %s for the hub and %s for this program: use the program of the hub's version",
+			s.name(), s.fleet.Status.Revision, revision)
+	}
+	return nil
+}
+
+// approvers has who has approved the present rollout, by group. It is empty if the user may not see that.
+func (s *subject) approvers(ctx context.Context) (map[string]string, error) {
+	given, err := fleet.Approvals(ctx, s.client, s.fleet)
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
+	by := map[string]string{}
+	for _, approval := range given {
+		by[approval.Spec.Group] = cmp.Or(by[approval.Spec.Group], approval.Spec.Approver)
+	}
+	return by, nil
+}
+
+// gated are the groups that need an approval: by the spec, or because the rollout started when they did.
+func gated(of *v1alpha1.MachineFleet) []string {
 	var names []string
 	for _, group := range of.Spec.Groups {
-		approved := slices.Contains(of.Spec.Approvals, v1alpha1.MachineFleetApproval{Group: group.Name, Revision: revision})
-		if group.Approval == v1alpha1.GroupApprovalRequired && !approved {
+		if group.Approval == v1alpha1.GroupApprovalRequired {
 			names = append(names, group.Name)
 		}
 	}
-	return names, nil
+	for _, name := range of.Status.AwaitingApproval {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
-// choose returns the groups that are to be approved and are not yet.
-func choose(of *v1alpha1.MachineFleet, groups []string, all bool) ([]string, error) {
+// choose returns the groups that are to be approved. given has those that are approved already.
+func choose(of *v1alpha1.MachineFleet, given map[string]string, groups []string, all bool) ([]string, error) {
 	if all && len(groups) > 0 {
 		return nil, cmdutil.Usage("give --group or --all, not both")
 	}
-	open, err := waiting(of)
-	if err != nil {
-		return nil, err
-	}
-	if len(groups) == 0 {
-		if !all && len(open) > 1 {
-			return nil, cmdutil.Usage("several groups of machinefleet %s wait for approval: name them with --group, or give --all: %s", of.Name, strings.Join(open, ", "))
-		}
-		return open, nil
-	}
+	open := gated(of)
 	for _, name := range groups {
-		i := slices.IndexFunc(of.Spec.Groups, func(group v1alpha1.MachineFleetGroup) bool { return group.Name == name })
-		if i < 0 {
+		switch {
+		case slices.Contains(open, name):
+		case slices.ContainsFunc(of.Spec.Groups, func(group v1alpha1.MachineFleetGroup) bool { return group.Name == name }):
+			return nil, cmdutil.Refusal("group %q of machinefleet %s needs no approval: its approval is not Required", name, of.Name)
+		default:
 			return nil, cmdutil.NotFound("machinefleet %s has no group %q", of.Name, name)
 		}
-		if of.Spec.Groups[i].Approval != v1alpha1.GroupApprovalRequired {
-			return nil, cmdutil.Refusal("group %q of machinefleet %s needs no approval: its approval is not Required", name, of.Name)
+	}
+	if len(groups) > 0 {
+		return slices.Compact(slices.Sorted(slices.Values(groups))), nil
+	}
+	open = slices.DeleteFunc(open, func(name string) bool { return given[name] != "" })
+	if !all && len(open) > 1 {
+		return nil, cmdutil.Usage("several groups of machinefleet %s wait for approval: name them with --group, or give --all: %s", of.Name, strings.Join(open, ", "))
+	}
+	return open, nil
+}
+
+// approve creates the approvals of groups that have none.
+func (s *subject) approve(ctx context.Context, groups []string, given map[string]string) error {
+	status := &s.fleet.Status
+	if len(groups) == 0 {
+		s.printf("has no group that waits for an approval of revision %s", status.Revision)
+		return nil
+	}
+	user, err := s.hub.User(ctx, s.client)
+	if err != nil {
+		return fmt.Errorf("asking the hub for your name: %w", err)
+	}
+	for _, group := range groups {
+		if by := given[group]; by != "" {
+			s.printf("group %s is approved already for revision %s (rollout %d), by %s", group, status.Revision, status.Rollout, cmdutil.Printable(by))
+			continue
+		}
+		created := newApproval(s.fleet, group, user)
+		if err := s.client.Create(ctx, created); apierrors.IsForbidden(err) {
+			return cmdutil.Refusal("%s may not approve %s: ClusterRole %s is missing; an administrator gives it with: kubectl create clusterrolebinding NAME --clusterrole=%s --user=%s (%v)",
+				user, s.name(), v1alpha1.ApproverRole, v1alpha1.ApproverRole, user, err)
+		} else if err != nil {
+			return fmt.Errorf("approving group %s of %s: %w", group, s.name(), err)
+		}
+		s.printf("group %s is approved for revision %s (rollout %d, kubelet %s), by %s", group, status.Revision, status.Rollout,
+			cmp.Or(s.fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet, "of the cluster"), user)
+		if created.Name != "" {
+			s.hub.Note("To take it back before the group starts: kubectl delete fleetapproval %s", created.Name)
 		}
 	}
-	return slices.DeleteFunc(open, func(name string) bool { return !slices.Contains(groups, name) }), nil
+	return nil
 }
 
-// approve sets the approvals of groups.
-func approve(of *v1alpha1.MachineFleet, revision string, groups []string) {
-	of.Spec.Approvals = slices.DeleteFunc(of.Spec.Approvals, func(approval v1alpha1.MachineFleetApproval) bool {
-		return slices.Contains(groups, approval.Group)
-	})
-	for _, group := range groups {
-		of.Spec.Approvals = append(of.Spec.Approvals, v1alpha1.MachineFleetApproval{Group: group, Revision: revision})
+// newApproval is the approval of the rollout that a fleet's status shows. It goes away with the fleet.
+func newApproval(of *v1alpha1.MachineFleet, group, user string) *v1alpha1.FleetApproval {
+	return &v1alpha1.FleetApproval{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: of.Name + "-" + group + "-",
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "MachineFleet", Name: of.Name, UID: of.UID,
+			}},
+		},
+		Spec: v1alpha1.FleetApprovalSpec{
+			Fleet: of.Name, FleetUID: string(of.UID), Revision: of.Status.Revision, Rollout: of.Status.Rollout, Group: group, Approver: user,
+		},
 	}
-}
-
-// approveAll approves every group that needs it.
-func approveAll(of *v1alpha1.MachineFleet) error {
-	open, err := waiting(of)
-	if err != nil {
-		return fmt.Errorf("approving: %w", err)
-	}
-	revision, err := fleet.Revision(of)
-	if err == nil {
-		approve(of, revision, open)
-	}
-	return err
 }

@@ -23,7 +23,6 @@ type upgradeOptions struct {
 	kubelet string
 	wait    bool
 	force   bool
-	approve bool
 	timeout time.Duration
 	dryRun  *cmdutil.DryRun
 }
@@ -62,7 +61,6 @@ Interrupting --wait does not stop the upgrade.`,
 	c.Flags().StringVar(&o.kubelet, "kubelet", "", "the kubelet version, such as v1.37.1 (required)")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow the rollout until it is complete or has failed")
 	c.Flags().BoolVar(&o.force, "force", false, "write the version although no cluster can start with it for now")
-	c.Flags().BoolVar(&o.approve, "approve", false, "also approve the upgrade for every group of the fleet whose approval is Required")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: longest time to wait; 0 waits for as long as the rollout makes progress")
 	output, o.dryRun = cmdutil.NewOutput(c), cmdutil.NewDryRun(c)
 	return c
@@ -71,9 +69,6 @@ Interrupting --wait does not stop the upgrade.`,
 func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fact, error) {
 	if err := o.check(); err != nil {
 		return nil, err
-	}
-	if o.approve && s.fleet == nil {
-		return nil, cmdutil.Usage("--approve: only groups of a machinefleet are approved")
 	}
 	field := s.kubelet()
 	before := *field
@@ -92,17 +87,13 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	} else if err := s.checkSkew(ctx, o); err != nil {
 		return nil, err
 	}
-	if before == o.kubelet && !o.approve {
+	if before == o.kubelet {
 		s.printf("has kubelet %s already", o.kubelet)
 	} else {
 		if err := s.change(ctx, apply); err != nil {
 			return nil, err
 		}
-		if before == o.kubelet {
-			s.printf("approved with kubelet %s, which it has already", o.kubelet)
-		} else {
-			s.printf("upgraded from kubelet %s to %s", cmp.Or(before, "(none)"), o.kubelet)
-		}
+		s.printf("upgraded from kubelet %s to %s", cmp.Or(before, "(none)"), o.kubelet)
 	}
 	switch {
 	case o.dryRun.Active():
@@ -155,9 +146,6 @@ func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFle
 	}
 	if another && wanted.Spec.AbortedRevision == revision {
 		wanted.Spec.AbortedRevision = "" // A user who asks for the revision wants it rolled out.
-	}
-	if o.approve {
-		return wanted, approveAll(wanted)
 	}
 	return wanted, nil
 }

@@ -246,7 +246,7 @@ func (in Input) emptyProofs(all []*gates, clusters []Cluster) map[string]bool {
 // their clusters, and for the one in which it was begun last: it may be in none because of a label, or of a group of a
 // Placement, that has another name now.
 func (in Input) AwaitedGroup(c Cluster) string {
-	if slices.Contains(in.Unapproved, c.Group) {
+	if slices.Contains(in.NeedApproval, c.Group) && !in.isApproved(c.Group) {
 		return c.Group
 	}
 	promised, known := in.Snapshot[c.Name]
@@ -254,13 +254,16 @@ func (in Input) AwaitedGroup(c Cluster) string {
 		promised = c.Group
 	}
 	if in.Promise != nil && in.Snapshot != nil && slices.Contains(in.Promise.Approval, promised) &&
-		!slices.Contains(in.Approved, promised) && (c.Group == "" || !slices.Contains(in.Approved, c.Group)) {
+		!in.isApproved(promised) && (c.Group == "" || !in.isApproved(c.Group)) {
 		return promised
 	}
 	if c.Group != "" {
 		return ""
 	}
-	for _, group := range in.Unapproved {
+	for _, group := range in.NeedApproval {
+		if in.isApproved(group) {
+			continue
+		}
 		lost := !slices.ContainsFunc(in.Clusters, func(other Cluster) bool { return other.Group == group && !other.Left })
 		if lost || group == c.LastGroup {
 			return group

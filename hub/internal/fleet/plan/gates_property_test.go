@@ -32,9 +32,10 @@ func manySeeds(t *testing.T) {
 // world is a fleet from its first rollout on. Whoever may edit anything does so at any moment.
 type world struct {
 	in Input
-	// approval are the groups that need an approval, and approved has those that have it by revision.
+	// approval are the groups that need an approval, and given are the approvals that there are, also those of other fleets, templates
+	// and rollouts.
 	approval []string
-	approved map[string][]string
+	given    []Approval
 	// kept is what a hub stores of each rollout: nothing else is left after a restart. run counts the rollouts.
 	kept *keptRun
 	// proven are the promised mandatory groups that have been seen to prove the revision in this rollout.
@@ -122,13 +123,26 @@ var edits = map[string]func(*rapid.T, *world){
 			}
 		}
 	},
-	"approvals": func(t *rapid.T, w *world) {
-		w.approved[w.in.Revision] = nil
+	"an approval is given": func(t *rapid.T, w *world) {
 		for _, group := range w.in.Groups {
 			if rapid.IntRange(0, 3).Draw(t, "has it") > 0 {
-				w.approved[w.in.Revision] = append(w.approved[w.in.Revision], group)
+				w.given = append(w.given, Approval{Fleet: w.in.Fleet, Revision: w.in.Revision, Rollout: w.in.Rollout, Group: group})
 			}
 		}
+	},
+	"an approval is taken back": func(t *rapid.T, w *world) {
+		if len(w.given) > 0 {
+			i := rapid.IntRange(0, len(w.given)-1).Draw(t, "which")
+			w.given = slices.DeleteFunc(slices.Clone(w.given), func(a Approval) bool { return a == w.given[i] })
+		}
+	},
+	"an approval of something else": func(t *rapid.T, w *world) {
+		w.given = append(w.given, Approval{
+			Fleet:    rapid.SampledFrom([]string{w.in.Fleet, "another", ""}).Draw(t, "fleet"),
+			Revision: rapid.SampledFrom([]string{"r1", "r2", "r3", "r4", ""}).Draw(t, "revision"),
+			Rollout:  int64(rapid.IntRange(0, int(w.in.Rollout)).Draw(t, "rollout")),
+			Group:    rapid.SampledFrom([]string{"canary", "east", "west", "pilot", "prod", ""}).Draw(t, "group"),
+		})
 	},
 	"a label": func(t *rapid.T, w *world) {
 		if len(w.in.Clusters) > 0 {
@@ -149,7 +163,14 @@ var edits = map[string]func(*rapid.T, *world){
 		}
 	},
 	"another template": func(t *rapid.T, w *world) {
-		w.in.Revision = fmt.Sprintf("r%d", rapid.IntRange(2, 4).Draw(t, "revision"))
+		if revision := fmt.Sprintf("r%d", rapid.IntRange(2, 4).Draw(t, "revision")); revision != w.in.Revision {
+			w.in.Revision = revision
+			w.in.Rollout++
+		}
+	},
+	"a retry": func(_ *rapid.T, w *world) {
+		w.in.RetriedAt = w.in.Now
+		w.in.Rollout++
 	},
 	"a deadline": func(t *rapid.T, w *world) {
 		deadline := rapid.SampledFrom([]string{"None", "1m", "5m", "2h"}).Draw(t, "deadline")
@@ -165,7 +186,6 @@ var edits = map[string]func(*rapid.T, *world){
 			p.ProgressDeadline, s.ProgressivePerGroup = deadline, &p
 		}
 	},
-	"a retry": func(_ *rapid.T, w *world) { w.in.RetriedAt = w.in.Now },
 	"a policy for unreachable clusters": func(t *rapid.T, w *world) {
 		w.in.UnreachablePolicy = rapid.SampledFrom([]v1alpha1.UnreachablePolicy{v1alpha1.UnreachableHold, v1alpha1.UnreachableSkip, v1alpha1.UnreachableFail}).Draw(t, "unreachable")
 	},
@@ -225,8 +245,7 @@ func (w *world) mandate(groups []string) {
 func (w *world) read() Input {
 	in := w.in
 	in.Clusters = slices.Clone(in.Clusters)
-	in.Approved = w.approved[in.Revision]
-	in.Unapproved = slices.DeleteFunc(slices.Clone(w.approval), func(g string) bool { return slices.Contains(in.Approved, g) })
+	in.NeedApproval, in.Approvals = w.approval, slices.Clone(w.given)
 	in.Snapshot, in.Promise = nil, nil
 	if w.kept != nil && w.kept.Revision == in.Revision && w.kept.RetriedAt.Equal(in.RetriedAt) && in.Begun() {
 		in.Snapshot, in.Promise = w.kept.Snapshot, &w.kept.Promise
@@ -274,7 +293,7 @@ func (w *world) report(t *rapid.T) {
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{approved: map[string][]string{}, proven: map[string]bool{}, in: Input{Revision: "r2", Groups: slices.Clone(groupNames), Now: start}}
+	w := &world{proven: map[string]bool{}, in: Input{Fleet: "uid", Rollout: 1, Revision: "r2", Groups: slices.Clone(groupNames), Now: start}}
 	w.in.Strategy = drawStrategy(t)
 	for i := range rapid.IntRange(1, 7).Draw(t, "clusters") {
 		c := Cluster{Name: fmt.Sprintf("c%d", i), Group: rapid.SampledFrom(append([]string{""}, groupNames...)).Draw(t, "group"), Observed: up}

@@ -125,9 +125,13 @@ type Input struct {
 	Revision string
 	// Groups are the names of the decision groups, in their order. The clusters that are in none come last.
 	Groups []string
-	// Unapproved are the groups in which nothing may be begun until a user approves the revision, and Approved those for which a
-	// user has approved it, whether they need that or not.
-	Unapproved, Approved []string
+	// NeedApproval are the groups in which nothing may be begun without an approval, as the spec says now.
+	NeedApproval []string
+	// Fleet is the UID of the fleet, and Rollout the number of this rollout of the revision.
+	Fleet   string
+	Rollout int64
+	// Approvals are those that there are now, in any order. Only those for this rollout count.
+	Approvals []Approval
 	// Clusters are those that the fleet has now, in any order.
 	Clusters []Cluster
 	// Snapshot has the groups of the clusters that the fleet had when the revision was begun, by name; nil if it was not begun.

@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, UnreachablePolicy: c.policy, Unapproved: c.awaits, Paused: c.paused, Now: start})
+			p, err := Decide(Input{Strategy: c.strategy, Revision: "r2", Groups: groups, Clusters: c.clusters, UnreachablePolicy: c.policy, NeedApproval: c.awaits, Paused: c.paused, Now: start})
 			if err != nil {
 				t.Fatal(err)
 			}

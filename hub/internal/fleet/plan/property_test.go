@@ -88,7 +88,7 @@ func placed(in Input) (clusters []Cluster, members map[string]string, late map[s
 func disturb(t *rapid.T, in *Input) {
 	in.Now = in.Now.Add(time.Duration(rapid.IntRange(0, 150).Draw(t, "seconds")) * time.Second)
 	in.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
-	in.Unapproved = rapid.SampledFrom([][]string{nil, nil, {"east"}, {"canary", "west"}}).Draw(t, "unapproved")
+	in.NeedApproval = rapid.SampledFrom([][]string{nil, nil, {"east"}, {"canary", "west"}}).Draw(t, "unapproved")
 	for i := range in.Clusters {
 		in.Clusters[i].Held = rapid.IntRange(0, 5).Draw(t, "held") == 0
 		in.Clusters[i].Closed = rapid.IntRange(0, 5).Draw(t, "closed") == 0
@@ -198,7 +198,7 @@ func TestARolloutEndsFromAnyStart(t *testing.T) {
 			}
 		}
 		// A user has it begun again, by the present spec, and gives each mandatory group a cluster.
-		in.Paused, in.Aborted, in.Unapproved, in.RetriedAt, in.Snapshot = false, false, nil, in.Now.Add(time.Second), nil
+		in.Paused, in.Aborted, in.NeedApproval, in.RetriedAt, in.Snapshot = false, false, nil, in.Now.Add(time.Second), nil
 		for i, group := range mandatoryOf(in.Strategy) {
 			in.Clusters = append(in.Clusters, member(fmt.Sprintf("m%d", i), group.GroupName, ToApply, up))
 		}
