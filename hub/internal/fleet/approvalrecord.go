@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -65,7 +65,7 @@ func (s *scope) needsApproval(group string) bool {
 // isApproverChecked tells whether the admission policy was in force when an approval was given: it holds the approver's name to that of
 // the user. A policy that was created later proves nothing.
 func (c *Controller) isApproverChecked(ctx context.Context, a approval) bool {
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
 		err := c.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.ApprovalPolicy}, object)
 		if err != nil || object.GetCreationTimestamp().After(a.created) {
 			return false

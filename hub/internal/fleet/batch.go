@@ -113,13 +113,18 @@ func (b *batch) isSame(ctx context.Context, w write, now time.Time) (bool, error
 	if cluster.UID != m.cluster.UID || cluster.Accepted() != m.cluster.Accepted() || !maps.Equal(cluster.Labels, m.cluster.Labels) || freeze.OfCluster(cluster.Name, cluster.Name, cluster).Frozen {
 		return false, nil
 	}
+	return b.isAllowed(ctx, w, fleet, cluster, now)
+}
+
+// isAllowed tells whether maintenance windows and approvals still allow a write.
+func (b *batch) isAllowed(ctx context.Context, w write, fleet *v1alpha1.MachineFleet, cluster *v1alpha1.Cluster, now time.Time) (bool, error) {
 	if !b.isOpen(w, fleet, cluster, now) {
 		return false, nil
 	}
 	if !w.begins {
 		return true, nil
 	}
-	return b.isApproved(ctx, b.scope, m)
+	return b.isApproved(ctx, b.scope, w.member)
 }
 
 // isOpen tells whether the maintenance windows of a cluster are as they were for what waits for them.

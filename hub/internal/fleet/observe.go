@@ -67,9 +67,9 @@ type member struct {
 
 // scope is all that one decision rests on.
 type scope struct {
-	fleet     *v1alpha1.MachineFleet
-	now       time.Time
-	revision  string
+	fleet    *v1alpha1.MachineFleet
+	now      time.Time
+	revision string
 	// rollout is the number of this rollout of the revision, and approvals are those for it.
 	rollout   int64
 	approvals approvals

@@ -107,7 +107,9 @@ func TestAnApproverIsAnotherPersonThanAnEditor(t *testing.T) {
 	given := a.approval("alice")
 	a.create(alice, given)
 
-	upgrade := func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.1" }
+	upgrade := func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Spec.Template.Spec.Versions.Kubelet = "v1.37.1"
+	}
 	a.Expect(a.edit(alice, upgrade)).To(refused)
 	a.Expect(a.edit(bob, upgrade)).To(Succeed())
 	for name, who := range map[string]client.Client{"bob": bob, "eve": eve} {
@@ -145,13 +147,15 @@ func TestAnEditorWeakensNoGate(t *testing.T) {
 		return v1alpha1.MachineFleetGroup{Name: name, ClusterSelector: &metav1.LabelSelector{}}
 	}
 	for name, change := range map[string]func(*v1alpha1.MachineFleetSpec){
-		"needs no approval":  func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Approval = v1alpha1.GroupApprovalNotRequired },
-		"approval unset":     func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Approval = "" },
-		"renamed":            func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Name = "prod" },
-		"removed":            func(s *v1alpha1.MachineFleetSpec) { s.Groups = append(s.Groups[:1], s.Groups[2]) },
-		"no groups":          func(s *v1alpha1.MachineFleetSpec) { s.Groups = nil },
-		"other clusters":     func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].ClusterSelector.MatchLabels["stage"] = "none" },
-		"taken by one ahead": func(s *v1alpha1.MachineFleetSpec) { s.Groups = append([]v1alpha1.MachineFleetGroup{group("all")}, s.Groups...) },
+		"needs no approval": func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Approval = v1alpha1.GroupApprovalNotRequired },
+		"approval unset":    func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Approval = "" },
+		"renamed":           func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].Name = "prod" },
+		"removed":           func(s *v1alpha1.MachineFleetSpec) { s.Groups = append(s.Groups[:1], s.Groups[2]) },
+		"no groups":         func(s *v1alpha1.MachineFleetSpec) { s.Groups = nil },
+		"other clusters":    func(s *v1alpha1.MachineFleetSpec) { s.Groups[1].ClusterSelector.MatchLabels["stage"] = "none" },
+		"taken by one ahead": func(s *v1alpha1.MachineFleetSpec) {
+			s.Groups = append([]v1alpha1.MachineFleetGroup{group("all")}, s.Groups...)
+		},
 		"taken by the one before": func(s *v1alpha1.MachineFleetSpec) {
 			s.Groups[0].ClusterSelector = &metav1.LabelSelector{}
 		},

@@ -18,16 +18,7 @@ func SayRollout(hub *Hub, output *Output, r *fleet.Rollout, clusters bool) error
 	for _, turn := range r.Turns {
 		hub.Say("  %s  %s: %s", turn.At, turn.Reason, Printable(turn.Message))
 	}
-	for _, approval := range r.Approvals {
-		by := Printable(approval.By)
-		if approval.Claimed {
-			by += ", as the approval claims: the admission policy was not installed when it was given"
-		}
-		hub.Say("  %s  Approved: group %s, by %s", approval.At, approval.Group, by)
-		if approval.TakenBack != "" {
-			hub.Say("  %s  Approval taken back: group %s, that of %s", approval.TakenBack, approval.Group, Printable(approval.By))
-		}
-	}
+	sayApprovals(hub, r)
 	if r.Superseded != "" {
 		hub.Say("  %s  Superseded: the fleet got another template", r.Superseded)
 	}
@@ -59,6 +50,20 @@ func SayRollout(hub *Hub, output *Output, r *fleet.Rollout, clusters bool) error
 		hub.Say("%s", fmt.Sprintf("%d more clusters succeeded; their record would be too large", r.Omitted))
 	}
 	return nil
+}
+
+// sayApprovals prints who approved what, and who took it back.
+func sayApprovals(hub *Hub, r *fleet.Rollout) {
+	for _, approval := range r.Approvals {
+		by := Printable(approval.By)
+		if approval.Claimed {
+			by += ", as the approval claims: the admission policy was not installed when it was given"
+		}
+		hub.Say("  %s  Approved: group %s, by %s", approval.At, approval.Group, by)
+		if approval.TakenBack != "" {
+			hub.Say("  %s  Approval taken back: group %s, that of %s", approval.TakenBack, approval.Group, Printable(approval.By))
+		}
+	}
 }
 
 // Printable is text on one line.

@@ -246,7 +246,8 @@ func (in Input) emptyProofs(all []*gates, clusters []Cluster) map[string]bool {
 // their clusters, and for the one in which it was begun last: it may be in none because of a label, or of a group of a
 // Placement, that has another name now.
 func (in Input) AwaitedGroup(c Cluster) string {
-	if slices.Contains(in.NeedApproval, c.Group) && !in.isApproved(c.Group) {
+	unapproved := in.unapproved()
+	if slices.Contains(unapproved, c.Group) {
 		return c.Group
 	}
 	promised, known := in.Snapshot[c.Name]
@@ -260,10 +261,7 @@ func (in Input) AwaitedGroup(c Cluster) string {
 	if c.Group != "" {
 		return ""
 	}
-	for _, group := range in.NeedApproval {
-		if in.isApproved(group) {
-			continue
-		}
+	for _, group := range unapproved {
 		lost := !slices.ContainsFunc(in.Clusters, func(other Cluster) bool { return other.Group == group && !other.Left })
 		if lost || group == c.LastGroup {
 			return group
