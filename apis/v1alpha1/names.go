@@ -202,8 +202,12 @@ const (
 	// Only such times count for the deadlines of Machines, also after a restart. Written by the agent.
 	ActedAnnotation = "hollowfleet.io/acted"
 	// ImportedFromAnnotation on a Cluster names the object from which the hub made it, as
-	// <resource>.<group>/<name>. Such a Cluster is never mirrored back. Written by the hub.
+	// <resource>.<group>/<name>. Such a Cluster is never mirrored back. Of a Cluster with another name, a copy, it says nothing.
+	// Written by the hub.
 	ImportedFromAnnotation = "hollowfleet.io/imported-from"
+	// PictureUIDAnnotation, on a ManagedCluster or ClusterProfile that shows a Cluster, is its own UID: a copy of one has another.
+	// Written by the hub.
+	PictureUIDAnnotation = "hollowfleet.io/picture-uid"
 	// CopiedLabelsAnnotation lists the keys of the labels that the hub copied to an object from another, so that
 	// it takes away only its own. Written by the hub.
 	CopiedLabelsAnnotation = "hollowfleet.io/copied-labels"

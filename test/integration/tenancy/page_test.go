@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,7 +22,8 @@ The agent of a cluster uses the hub with an identity of its own, which it got by
 Cluster object and the Machines and MachineClasses of its own namespace. It writes the status of those Machines, its
 part of the status of its Cluster, one Lease, events, and the one request that renews its certificate.
 
-All else is refused by the hub's API server, whatever the agent's code does:
+All else is refused by the hub's API server, whatever the agent's code does, and so is what the role of a user does not say. The
+page has the users of load tests, disruptions and fleets, too:
 
 - **RBAC** knows the roles that the hub gives to the one group of each cluster.
 - **The admission policy** (ValidatingAdmissionPolicy ` + "`hollowfleet-agents`" + `) knows fields and names, and begins with
@@ -87,6 +89,47 @@ and [when a join token ends](design/2026-11-24-join-tokens.md) are on pages of t
 | read profiles from the port for health or metrics | they are served on an address of their own, and only where asked | ` + "`" + `hub` + "`" + ` TestHubServesProfilesWhereAsked |
 `
 
+// attacksByWork need a workload cluster too.
+var attacksByWork = `
+## What load tests, disruptions and fleets reach
+
+What their objects can do in a workload cluster, and what a user of that cluster can do to them. [What a load test may
+make](load-tests.md#what-a-load-test-may-make) is up to the cluster's administrator.
+
+| attack | answer | test |
+|---|---|---|
+` + tested(
+	"let a template of a load test bind pods to a Node, mount its files, or take its network, its processes, a token, an address or a port", "refused with the field before the first request",
+	"agent/internal/loadtest", "TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest",
+	"let the pods of a load test keep pods of other namespaces pending, or have Secrets copied between namespaces", "refused with the field",
+	"agent/internal/loadtest/confine", "TestPodsThatReachFurther, TestOtherKindsThatReachFurther",
+	"create a privileged pod in a namespace of a load test, as a user of the workload cluster", "refused by Pod Security: the namespace enforces `baseline`",
+	"agent/internal/loadtest", "TestTheNamespacesOfARunEnforcePodSecurity",
+	"have a namespace ready that has the name of one of a run's, to have it removed with the run", "the run fails, and the namespace stays",
+	"agent/internal/loadtest", "TestOnlyWhatTheRunMadeIsRemoved",
+	"let a template become gigabytes, or end the agent that renders it", "refused before rendering; a run that ended its agent twice has failed",
+	"agent/internal/loadtest", "TestShortTemplatesDoNotBecomeLargeObjects, TestARunThatEndsItsAgentIsNotBegunForEver",
+	"start a process of a local fleet's machine by a pod in the namespace of the hollow nodes, with `edit` there", "refused by policy `hollowfleet-podhost`: only the agent writes pods and Secrets there",
+	"agent/simulator/internal/controlplane", "TestOnlyTheAgentCreatesPodsForThePodhost",
+	"the same by a pod of another namespace or of another shape", "the podhost does not start it",
+	"agent/simulator/internal/podhost", "TestNothingRunsButHollowNodes",
+	"export a MachineDeployment of a fleet and apply it in another cluster, to have the fleet own it there", "it is not the fleet's",
+	"hub/internal/fleet", "TestACopyOfAMachineDeploymentIsNotTheFleets",
+	"export the hub's picture of a Cluster in Open Cluster Management or as a ClusterProfile, and apply it under another name", "it is the user's: neither written nor deleted",
+	"hub/internal/inventory/managedcluster", "TestACopyOfAMirrorIsTheUsers",
+	"have a fleet's template set what the hub writes itself", "refused with the field",
+	"hub/internal/fleet", "TestATemplateSetsNothingThatTheHubWrites",
+)
+
+// tested makes rows of attack, answer, package and tests.
+func tested(cells ...string) string {
+	var rows strings.Builder
+	for row := range slices.Chunk(cells, 4) {
+		fmt.Fprintf(&rows, "| %s | %s | `%s` %s |\n", row[0], row[1], row[2], row[3])
+	}
+	return rows.String()
+}
+
 // makePage renders the table.
 func makePage() []byte {
 	var text bytes.Buffer
@@ -101,6 +144,7 @@ func makePage() []byte {
 	}
 	text.WriteString(attacksOnNodes)
 	text.WriteString(attacksOnAgents)
+	text.WriteString(attacksByWork)
 	text.WriteString("\n## In numbers\n\n| answer | attempts |\n|---|---|\n")
 	for _, given := range []answer{allowed, rbac, policy, approver, kind, server} {
 		fmt.Fprintf(&text, "| %s | %d |\n", given, counts[given])

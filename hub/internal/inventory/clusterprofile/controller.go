@@ -93,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // settle makes existing show cluster; either may be nil. It returns when to look again for what can wait.
 func (c *Controller) settle(ctx context.Context, cluster *v1alpha1.Cluster, existing *clusterprofilev1alpha1.ClusterProfile) (time.Duration, error) {
-	ours := existing != nil && existing.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
+	ours := existing != nil && inventory.IsOwn(existing, cluster != nil && cluster.DeletionTimestamp == nil)
 	switch {
 	case ours && existing.DeletionTimestamp != nil:
 		return 0, nil // A finalizer holds it; it is made anew once it is gone.
@@ -123,6 +123,7 @@ func (c *Controller) write(ctx context.Context, existing, wanted *clusterprofile
 		status := wanted.Status
 		wanted = existing.DeepCopy()
 		wanted.Status = status
+		inventory.RecordOwnership(wanted)
 	}
 	differs := inventory.Difference{
 		Spec: !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec), Status: !same(&existing.Status, &wanted.Status),
@@ -144,5 +145,5 @@ func shown(cluster *v1alpha1.Cluster) bool { return cluster.DeletionTimestamp ==
 
 func conflictEvent(namespace, name string) reconciler.Event {
 	return reconciler.WarningEvent("ClusterProfileConflict", "Show", fmt.Sprintf(
-		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile", namespace, name))
+		"ClusterProfile %s/%s exists and was not made by the hub, so it is left alone: the cluster has no ClusterProfile. If it is a copy of one that the hub made, delete it", namespace, name))
 }

@@ -116,7 +116,7 @@ func TestClusterHasAProfileThatIsNotWrittenAgain(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.cluster.Name))
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1}))
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ClusterProfile": 1, "patch ClusterProfile/status": 1, "patch ClusterProfile": 1}))
 	f.reconcile()
 	profile := f.profile()
 	f.Expect(profile.Labels).To(Equal(map[string]string{
@@ -202,4 +202,20 @@ func TestProfileOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	f.Expect(f.profile().ResourceVersion).To(Equal(foreign.ResourceVersion))
 	f.Expect(f.events.Events).To(HaveLen(1), "told once")
 	f.Expect(<-f.events.Events).To(HavePrefix("Warning ClusterProfileConflict"))
+}
+
+func TestACopyOfAProfileIsTheUsers(t *testing.T) {
+	f := newFixture(t)
+	f.reconcile()
+	shown := f.profile()
+	another := newFixture(t)
+	replica := &clusterprofilev1alpha1.ClusterProfile{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: another.cluster.Name, Labels: shown.Labels, Annotations: shown.Annotations}, Spec: shown.Spec,
+	}
+	hubtest.Create(t, f.direct, replica)
+	another.reconcile()
+	another.Expect(another.profile().ResourceVersion).To(Equal(replica.ResourceVersion), "it was written")
+	another.Expect(f.direct.Delete(t.Context(), another.cluster)).To(Succeed())
+	another.reconcile()
+	another.Expect(another.profile()).NotTo(BeNil(), "it was deleted")
 }

@@ -34,6 +34,7 @@ func profile(cluster *v1alpha1.Cluster, namespace string, existing *clusterprofi
 	wanted := &clusterprofilev1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
 	if existing != nil {
 		wanted = existing.DeepCopy()
+		inventory.RecordOwnership(wanted)
 	}
 	inventory.CopyLabels(wanted, inventory.Labels(cluster.Labels))
 	metav1.SetMetaDataLabel(&wanted.ObjectMeta, v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub)

@@ -50,6 +50,7 @@ func (c *Controller) writeManaged(ctx context.Context, existing, wanted *cluster
 		status := wanted.Status
 		wanted = existing.DeepCopy()
 		wanted.Status = status
+		inventory.RecordOwnership(wanted)
 	}
 	differs := inventory.Difference{
 		Spec:   !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec),
@@ -97,11 +98,14 @@ func (c *Controller) take(ctx context.Context, managed *clusterv1.ManagedCluster
 
 // mirrored tells whether a Cluster is one that has a mirror.
 func mirrored(cluster *v1alpha1.Cluster) bool {
-	return cluster.DeletionTimestamp == nil && cluster.Annotations[v1alpha1.ImportedFromAnnotation] == ""
+	return cluster.DeletionTimestamp == nil && cluster.Annotations[v1alpha1.ImportedFromAnnotation] != origin(cluster.Name)
 }
 
+// origin is what the hub writes on a Cluster that it makes from the ManagedCluster of its name.
+func origin(name string) string { return Definition + "/" + name }
+
 func conflictEvent(name string, wanted bool) reconciler.Event {
-	note := fmt.Sprintf("ManagedCluster %s exists and was not made by the hub, so it is left alone: the cluster is not shown in Open Cluster Management", name)
+	note := fmt.Sprintf("ManagedCluster %s exists and was not made by the hub, so it is left alone: the cluster is not shown in Open Cluster Management. If it is a copy of one that the hub made, delete it there", name)
 	if wanted {
 		note += fmt.Sprintf(", and the ManagedCluster is not taken on, because Cluster %s was there before", name)
 	}

@@ -151,7 +151,7 @@ func TestClusterIsMirroredAndThenNotWrittenAgain(t *testing.T) {
 	cluster := f.cluster()
 	_, err := f.logic.Reconcile(t.Context(), reconciler.Request("", f.name))
 	f.Expect(err).NotTo(HaveOccurred())
-	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1}))
+	f.Expect(f.writes.Counts()).To(Equal(map[string]int{"create ManagedCluster": 1, "patch ManagedCluster/status": 1, "patch ManagedCluster": 1}))
 	f.reconcile()
 	shown := f.managed()
 	f.Expect(shown.Labels).To(HaveKeyWithValue("env", "test"))

@@ -34,7 +34,8 @@ type plan struct {
 // decide is the whole policy: a Cluster is mirrored unless it came from a ManagedCluster itself; a ManagedCluster
 // that the hub did not make is never written; a Cluster is never deleted.
 func decide(in observed) plan {
-	ours := in.managed != nil && in.managed.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
+	hasCluster := in.cluster != nil && in.cluster.DeletionTimestamp == nil
+	ours := in.managed != nil && inventory.IsOwn(in.managed, hasCluster)
 	switch {
 	case ours && in.managed.DeletionTimestamp != nil:
 		return plan{} // A finalizer holds it; it is made anew once it is gone.
@@ -86,7 +87,7 @@ func imported(managed *clusterv1.ManagedCluster, existing *v1alpha1.Cluster) *v1
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        managed.Name,
 			Labels:      map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub},
-			Annotations: map[string]string{v1alpha1.ImportedFromAnnotation: Definition + "/" + managed.Name},
+			Annotations: map[string]string{v1alpha1.ImportedFromAnnotation: origin(managed.Name)},
 		},
 		Spec: v1alpha1.ClusterSpec{Acceptance: v1alpha1.AcceptancePending, AcceptancePolicy: v1alpha1.AcceptanceManual},
 	}

@@ -27,6 +27,7 @@ func mirror(cluster *v1alpha1.Cluster, existing *clusterv1.ManagedCluster, now t
 	wanted := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}}
 	if existing != nil {
 		wanted = existing.DeepCopy()
+		inventory.RecordOwnership(wanted)
 	}
 	inventory.CopyLabels(wanted, inventory.Labels(cluster.Labels))
 	metav1.SetMetaDataLabel(&wanted.ObjectMeta, v1alpha1.ManagedByLabel, v1alpha1.ManagedByHub)
@@ -121,6 +122,7 @@ func released(existing *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	wanted := existing.DeepCopy()
 	delete(wanted.Labels, v1alpha1.ManagedByLabel)
 	delete(wanted.Annotations, v1alpha1.CopiedLabelsAnnotation)
+	delete(wanted.Annotations, v1alpha1.PictureUIDAnnotation)
 	wanted.Spec.Taints = slices.DeleteFunc(wanted.Spec.Taints, func(taint clusterv1.Taint) bool {
 		return taint.Key == v1alpha1.NotAcceptedTaint
 	})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/inventory"
 )
 
 // world is a hub with one name, on which users, Open Cluster Management and this controller act in any order.
@@ -32,7 +33,7 @@ func (w *world) settle(t *rapid.T) {
 }
 
 func (w *world) step(t *rapid.T) {
-	ours := w.managed != nil && w.managed.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub
+	ours := w.isOwn()
 	next := decide(observed{cluster: w.cluster.DeepCopy(), managed: w.managed.DeepCopy(), now: start})
 	switch {
 	case w.managed != nil && !ours && (next.remove || next.managed != nil && !equality.Semantic.DeepEqual(next.managed, w.managed)):
@@ -52,11 +53,19 @@ func (w *world) step(t *rapid.T) {
 		w.cluster = next.cluster
 	}
 	if next.managed != nil {
+		if w.managed == nil {
+			next.managed.UID = "own"
+			inventory.RecordOwnership(next.managed)
+		}
 		w.managed = next.managed
 	}
 	if next.remove {
 		w.managed = nil
 	}
+}
+
+func (w *world) isOwn() bool {
+	return w.managed != nil && inventory.IsOwn(w.managed, w.cluster != nil)
 }
 
 // actions are what others do.
@@ -81,6 +90,14 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			if w.managed == nil {
 				w.managed = &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels.Draw(t, "labels")}}
 				delete(w.managed.Labels, v1alpha1.ManagedByLabel)
+			}
+		},
+		"copy a mirror": func(*rapid.T) {
+			if w.managed == nil {
+				w.managed = &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{
+					Name: "x", UID: "copy", Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub},
+					Annotations: map[string]string{v1alpha1.PictureUIDAnnotation: "original"},
+				}}
 			}
 		},
 		"accept managed": func(*rapid.T) {
@@ -140,7 +157,7 @@ func TestNoLoop(t *testing.T) {
 
 // check holds a state of rest to the rules.
 func (w *world) check(t *rapid.T) {
-	ours := w.managed != nil && w.managed.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByHub && w.managed.DeletionTimestamp == nil
+	ours := w.isOwn() && w.managed.DeletionTimestamp == nil
 	imported := w.cluster != nil && w.cluster.Annotations[v1alpha1.ImportedFromAnnotation] != ""
 	if ours && (w.cluster == nil || imported) {
 		t.Fatalf("a mirror of nothing, or of itself: %+v", w)
@@ -149,7 +166,7 @@ func (w *world) check(t *rapid.T) {
 		t.Fatalf("not mirrored: %+v", w.cluster)
 	}
 	conflict := w.cluster != nil && meta.IsStatusConditionFalse(w.cluster.Status.Conditions, v1alpha1.ClusterMirroredCondition)
-	foreign := w.managed != nil && w.managed.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByHub
+	foreign := w.managed != nil && !w.isOwn()
 	if w.cluster != nil && conflict != (foreign && !imported) && (w.managed == nil || w.managed.DeletionTimestamp == nil) {
 		t.Fatalf("conflict %v, foreign %v, imported %v", conflict, foreign, imported)
 	}

@@ -1,0 +1,61 @@
+package managedcluster
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+// exported is what a user has of an object who exports and applies it under another name.
+func exported(from metav1.ObjectMeta, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: from.Labels, Annotations: from.Annotations}
+}
+
+func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
+	f := newFixture(t)
+	f.cluster()
+	f.reconcile()
+	mirror := f.managed()
+
+	another := newFixture(t)
+	replica := &clusterv1.ManagedCluster{ObjectMeta: exported(mirror.ObjectMeta, another.name), Spec: mirror.Spec}
+	hubtest.Create(t, f.direct, replica)
+	another.reconcile()
+	another.Expect(another.managed()).NotTo(BeNil(), "it was deleted, because no Cluster has its name")
+	another.Expect(another.managed().ResourceVersion).To(Equal(replica.ResourceVersion))
+
+	another.cluster()
+	another.reconcile()
+	another.Expect(another.managed().ResourceVersion).To(Equal(replica.ResourceVersion), "it was written, because a Cluster has its name")
+	another.Expect(another.told()).To(ContainElement(ContainSubstring("If it is a copy of one that the hub made, delete it there")))
+	another.Expect(f.direct.Delete(t.Context(), another.managed())).To(Succeed())
+	another.reconcile()
+	another.Expect(another.managed().Annotations).To(HaveKeyWithValue(v1alpha1.PictureUIDAnnotation, string(another.managed().UID)))
+}
+
+// An earlier hub has written no record.
+func TestAMirrorOfAnEarlierHubIsItsOwn(t *testing.T) {
+	f := newFixture(t)
+	cluster := f.cluster()
+	f.foreign(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByHub})
+	f.reconcile()
+	f.Expect(f.managed().Annotations).To(HaveKeyWithValue(v1alpha1.PictureUIDAnnotation, string(f.managed().UID)))
+	f.Expect(f.direct.Delete(t.Context(), cluster)).To(Succeed())
+	f.reconcile()
+	f.Expect(f.managed()).To(BeNil())
+}
+
+func TestACopyOfAnImportedClusterIsMirrored(t *testing.T) {
+	f := newFixture(t)
+	replica := healthy(f.name)
+	replica.Annotations = map[string]string{v1alpha1.ImportedFromAnnotation: Definition + "/another"}
+	hubtest.Create(t, f.direct, replica)
+	f.reconcile()
+	f.Expect(f.managed()).NotTo(BeNil())
+	f.Expect(f.told()).To(BeEmpty())
+}
