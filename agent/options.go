@@ -118,10 +118,12 @@ type LoadTestOptions struct {
 	// Kinds may be in templates beside those that reach no further than their namespace, such as PersistentVolumeClaim or
 	// Widget.example.com. Default none.
 	Kinds []string
+	// MaxStored is how many bytes the objects of a run may take in the API server's etcd at a time, as a quantity. Default 1Gi.
+	MaxStored string
 }
 
 func (o LoadTestOptions) limits() confine.Limits {
-	return confine.Limits{PodSecurity: o.PodSecurity, Nodes: o.Nodes, Kinds: o.Kinds}
+	return confine.Limits{PodSecurity: o.PodSecurity, Nodes: o.Nodes, Kinds: o.Kinds, MaxStored: o.MaxStored}
 }
 
 // withDefaults fills o in and reports every option that cannot be used.

@@ -82,7 +82,8 @@ type LoadTestRunStatus struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
-	// attempts is how often an agent has begun to prepare the run. One whose agent has ended twice meanwhile has failed.
+	// attempts is how often an agent has begun to prepare the run. One whose agent has ended twice before the run was prepared has
+	// failed. An agent that is restarted while the run is Prepared prepares it again, and that does not count.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// startTime is when the first step began.

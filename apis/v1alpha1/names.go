@@ -19,6 +19,9 @@ const (
 	NodeDisruptionNameLabel = "hollowfleet.io/node-disruption-name"
 	// NodeDisruptionPreviewLabel, on a NodeDisruptionRun, says that it only shows what would be hit, and never begins.
 	NodeDisruptionPreviewLabel = "hollowfleet.io/node-disruption-preview"
+	// CommandDryRunAnnotation, on a NodeDisruption, says that "kubectl hollow disrupt create --dry-run" has made it, under which name
+	// and how long it needs it, such as "outage-dry-run-x7k2p 90s". The hub deletes it then, if it still is a dry run of that name.
+	CommandDryRunAnnotation = "hollowfleet.io/command-dry-run"
 	// LoadTestNameLabel, on a LoadTestRun and on the NodeDisruptionRun beside it, names the LoadTest that it was made for. Written by
 	// the hub.
 	LoadTestNameLabel = "hollowfleet.io/load-test-name"

@@ -129,6 +129,7 @@ func addFlags(command *cobra.Command, options *agent.Options) {
 	flags.StringVar(&options.LoadTests.PodSecurity, "load-test-pod-security", "baseline", "Pod Security Standard that the namespaces of load tests enforce: privileged, baseline or restricted")
 	flags.StringVar(&options.LoadTests.Nodes, "load-test-nodes", "hollow", "Nodes that pods of load tests go to: hollow or any")
 	flags.StringSliceVar(&options.LoadTests.Kinds, "load-test-kinds", nil, "kinds that templates of load tests may have beside those that reach no further than their namespace, such as PersistentVolumeClaim,Widget.example.com")
+	flags.StringVar(&options.LoadTests.MaxStored, "load-test-max-stored", "1Gi", "how many bytes the objects of a load test may take in the target's etcd at a time, by an estimate before the first one")
 	flags.StringVar(&options.HealthAddress, "health-address", agent.DefaultHealthAddress, "address of /healthz, /readyz and /frozenz, which are served without authentication; 0 for none, :8081 for the probes of a kubelet")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", agent.DefaultMetricsAddress, "address of /metrics, which is served without authentication; 0 for none, :8080 for all interfaces")
 	flags.StringVar(&options.PprofAddress, "pprof-address", "0", "address of /debug/pprof/; 0 for none")

@@ -58,7 +58,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"--cluster-name=c1", "--hub-kubeconfig=h", "--target-kubeconfig=t", "--host-kubeconfig=o", "--target-namespace=tn",
 		"--host-namespace=hn", "--hollow-node-image=i", "--target-server-url=u", "--freeze-after=1m", "--health-address=a",
 		"--metrics-address=b", "--pprof-address=c", "--log-format=json", "-v=2", "--bootstrap-kubeconfig=k", "--credential-dir=d", "--credential-secret=s",
-		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com",
+		"--certificate-lifetime=2h", "--load-test-pod-security=restricted", "--load-test-nodes=any", "--load-test-kinds=A,B.example.com", "--load-test-max-stored=2Gi",
 	})
 	if err := command.Execute(); !errors.Is(err, failure) {
 		t.Fatalf("Execute = %v", err)
@@ -74,7 +74,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 		"credential-dir": {got.CredentialDir, "d"}, "credential-secret": {got.CredentialSecret, "s"},
 		"certificate-lifetime":   {got.CertificateLifetime, 2 * time.Hour},
 		"load-test-pod-security": {got.LoadTests.PodSecurity, "restricted"}, "load-test-nodes": {got.LoadTests.Nodes, "any"},
-		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"},
+		"load-test-kinds": {strings.Join(got.LoadTests.Kinds, "+"), "A+B.example.com"}, "load-test-max-stored": {got.LoadTests.MaxStored, "2Gi"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("--%s: got %v, want %v", flag, pair[0], pair[1])

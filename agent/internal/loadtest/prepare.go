@@ -77,7 +77,7 @@ func (e *engine) parseTemplates(ctx context.Context) error {
 		}
 		e.templates[from.Name] = template
 	}
-	return nil
+	return e.checkStored(ctx)
 }
 
 // usedIn names the first step that uses a template.

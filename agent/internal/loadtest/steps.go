@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
-// mostAttempts is how often a run is prepared.
+// mostAttempts is how often it is begun to prepare a run. That of one which is prepared, and waits for its time, is not broken off.
 const mostAttempts = 2
 
 // postpone says of a run what it waits for.
@@ -90,14 +90,16 @@ func (c *Controller) beginAgain(ctx, life context.Context, run *v1alpha1.LoadTes
 		return nil
 	}
 	status := *run.Status.DeepCopy()
-	if status.Attempts >= mostAttempts {
+	if status.Phase != v1alpha1.LoadTestPrepared && status.Attempts >= mostAttempts {
 		end := metav1.NewTime(c.Clock.Now())
 		status.EndTime, status.Verdict = &end, v1alpha1.LoadMissed
 		status.Failure = fmt.Sprintf("the agent has ended %d times while it prepared the run: if it runs out of memory, make the templates smaller", status.Attempts)
 		set(run, &status, v1alpha1.LoadTestCleaningUp, status.Failure, c.Clock.Now())
 		return c.write(ctx, run, status)
 	}
-	status.Attempts++
+	if status.Phase != v1alpha1.LoadTestPrepared { // Of one that is prepared nothing was broken off: it has waited for its time.
+		status.Attempts++
+	}
 	set(run, &status, v1alpha1.LoadTestPreparing, "the templates are tried with the API server, again because the agent was restarted", c.Clock.Now())
 	if err := c.write(ctx, run, status); err != nil {
 		return err

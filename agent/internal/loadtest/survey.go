@@ -48,13 +48,16 @@ func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
 	if len(deciding) == 0 && !t.text.computes() {
 		all = all[:1]
 	}
+	largest := 0
 	for _, each := range all {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if _, err := t.render(anyNamespace, each.index, each.iteration); err != nil {
+		object, err := t.render(anyNamespace, each.index, each.iteration)
+		if err != nil {
 			return fmt.Errorf("object %d: %w", each.index, err)
 		}
+		largest = max(largest, sizeOf(object))
 	}
 	for _, forced := range outcomes(deciding) {
 		_, err := t.renderWith(forced, anyNamespace, 0, 0)
@@ -64,6 +67,7 @@ func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
 			return err
 		}
 	}
+	t.largest = t.largestOf(largest)
 	return nil
 }
 

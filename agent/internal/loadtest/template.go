@@ -20,6 +20,8 @@ type objectTemplate struct {
 	text text
 	// limits keep its objects in the namespaces of the run.
 	limits confine.Limits
+	// largest is how many bytes an object may have, by what was looked at before the first request; 0 before that.
+	largest int
 	// kind is that of the object with index 0, and resource where the API server has it.
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
@@ -54,15 +56,17 @@ func (t *objectTemplate) render(namespace string, index, iteration int) (*unstru
 // renderWith makes an object, with some decisions of the template turned round.
 func (t *objectTemplate) renderWith(forced decisions, namespace string, index, iteration int) (*unstructured.Unstructured, error) {
 	name := t.objectName(index)
-	rendered, err := t.text.executeWith(forced, map[string]any{
-		"Name": name, "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
-	})
+	rendered, err := t.textOf(forced, namespace, index, iteration)
 	if err != nil {
 		return nil, fmt.Errorf("rendering: %w", err)
 	}
 	content, err := readYAML(rendered)
 	if err != nil {
 		return nil, err
+	}
+	if t.largest > 0 && len(content) > t.largest {
+		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d has %d bytes, and those that were looked at before the first request had %d at most: let no condition make single objects larger",
+			index, len(content), t.largest)}
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(content, &object.Object); err != nil {
@@ -83,6 +87,13 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 	labels[v1alpha1.LoadTestRunUIDLabel], labels[v1alpha1.LoadTemplateLabel] = string(t.run.UID), t.name
 	object.SetLabels(labels)
 	return object, nil
+}
+
+// textOf fills in what a template may use.
+func (t *objectTemplate) textOf(forced decisions, namespace string, index, iteration int) ([]byte, error) {
+	return t.text.executeWith(forced, map[string]any{
+		"Name": t.objectName(index), "Namespace": namespace, "Run": t.run.Name, "Index": int64(index), "Iteration": int64(iteration),
+	})
 }
 
 // check reports what keeps an object from being one of the template.

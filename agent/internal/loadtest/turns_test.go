@@ -47,11 +47,33 @@ func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 	for attempt := range 2 {
 		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(attempt+1))))
 		b.stop()
+		b.brokenOff(run)
 		b.start()
 	}
 	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestFailed), HaveField("Failure", ContainSubstring("has ended 2 times"))))
 	b.Expect(b.namespaces(run)).To(BeEmpty())
 	b.Expect(b.over(b.create("next", configMap, nil, creates(1)))).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+}
+
+// brokenOff lets a run be as an agent leaves it that has ended while it prepared the run.
+func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
+	b.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Preparing"}}`))
+	b.Expect(b.admin.Status().Patch(b.t.Context(), run.DeepCopy(), patch)).To(Succeed())
+}
+
+// No request was made, so nothing was broken off, however often the agent is restarted meanwhile.
+func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
+	b := newBed(t)
+	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
+	for range 4 {
+		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(1))))
+		b.stop()
+		b.start()
+	}
+	b.Eventually(b.status(run)).Should(HaveField("Phase", v1alpha1.LoadTestPrepared))
+	b.merge(run, `{"spec":{"startTime":"`+time.Now().UTC().Add(time.Second).Format(time.RFC3339)+`"}}`)
+	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
 }
 
 // A schema that has become stricter refuses every change of a run that an earlier one let in.

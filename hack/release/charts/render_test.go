@@ -51,7 +51,7 @@ var sets = map[string][]string{
 		"target.kubeconfigSecret=target,target.namespace=machines,target.serverURL=https://target:6443",
 		"target.kubeconfigSecret=target,host.inCluster=true",
 		"target.kubeconfigSecret=target,host.kubeconfigSecret=host,host.secretKey=config,host.namespace=pods",
-		"host.kubeconfigSecret=host,loadTests.enabled=true,loadTests.podSecurity=restricted,loadTests.nodes=any,loadTests.kinds[0]=PersistentVolumeClaim",
+		"host.kubeconfigSecret=host,loadTests.enabled=true,loadTests.podSecurity=restricted,loadTests.nodes=any,loadTests.kinds[0]=PersistentVolumeClaim,loadTests.maxStored=4Gi",
 		"hollowNode.quota.enabled=true,hollowNode.quota.hard.pods=101,hollowNode.quota.hard.requests\\.memory=10Gi",
 		"metrics.enabled=false,pprof.enabled=true,networkPolicy.enabled=true",
 		"metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true," +

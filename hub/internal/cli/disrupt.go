@@ -27,8 +27,8 @@ func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
 	var output *cmdutil.Output
 	command := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and how far they are",
-		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are, and how many Nodes are
-hit, fail, are seen to fail by their API servers, and have recovered. -o wide adds the message.`,
+		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are and have failed, and how
+many Nodes are hit, fail, are seen to fail by their API servers, and have recovered. -o wide adds the message.`,
 		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.NodeDisruptionList{}
@@ -42,12 +42,12 @@ hit, fail, are seen to fail by their API servers, and have recovered. -o wide ad
 
 func disruptionTable(disruptions []v1alpha1.NodeDisruption, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
-		"Name", "Phase", "Verdict", "Clusters", "Selected", "Injected", "Observed", "Recovered", "Age", "+Message")}
+		"Name", "Phase", "Verdict", "Clusters", "Failed", "Selected", "Injected", "Observed", "Recovered", "Age", "+Message")}
 	for i := range disruptions {
 		one := &disruptions[i]
 		s := &one.Status
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Selected, s.Injected, s.Observed, s.Recovered,
+			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Failed, s.Selected, s.Injected, s.Observed, s.Recovered,
 			duration.HumanDuration(now.Sub(one.CreationTimestamp.Time)), s.Message,
 		}})
 	}

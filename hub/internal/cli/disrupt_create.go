@@ -152,6 +152,8 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 	}
 	shown := wanted.DeepCopy()
 	shown.ObjectMeta = metav1.ObjectMeta{Name: wanted.Name[:min(len(wanted.Name), mostName)] + "-dry-run-" + rand.String(5)}
+	// If this command ends before it has deleted it, the hub does so.
+	shown.Annotations = map[string]string{v1alpha1.CommandDryRunAnnotation: fmt.Sprintf("%s %s", shown.Name, min(d.timeout+time.Minute, 24*time.Hour))}
 	shown.Spec.DryRun, shown.Spec.Paused = true, false
 	if err := c.Create(ctx, shown); err != nil {
 		return fmt.Errorf("creating the dry run: %w", err)

@@ -40,6 +40,9 @@ func (f *fixture) hub(change func(*v1alpha1.NodeDisruptionStatus)) {
 			for i := range list.Items {
 				one := &list.Items[i]
 				if strings.HasPrefix(one.Name, f.name) {
+					if mark := one.Annotations[v1alpha1.CommandDryRunAnnotation]; one.Spec.DryRun && mark != one.Name+" 1m30s" {
+						f.t.Errorf("dry run %s has the mark %q: the hub would not delete it", one.Name, mark)
+					}
 					change(&one.Status)
 					if f.client.Status().Update(ctx, one) == nil {
 						return
@@ -152,7 +155,19 @@ func TestADisruptionThatCannotBeMeantIsBadUsage(t *testing.T) {
 	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {fault: []}\n"), 0o600)).To(Succeed())
 	f.fails(2, "fault", "disrupt create -f "+file)
 	f.fails(2, "and so does --mode", "disrupt create --mode All -f "+file)
-	f.fails(4, "duration", "disrupt create NAME --fault Kill --for 721h")
+	f.fails(2, "spec.timing: duration", "disrupt create NAME --fault Kill --for 721h")
+	// Nothing is created for a dry run of what cannot be carried out either.
+	f.fails(2, "spec.expectations[0].within: 40s is longer than the run", "disrupt create NAME --fault Kill --for 20s --expect evicted@40s --dry-run")
+	f.fails(2, "spec.faults[0]: flap.notReadyFor: want a duration from 15s", "disrupt create -f "+f.file("flap: {notReadyFor: 1s, readyFor: 20s}", ""))
+	f.fails(2, "spec.target.value: required for the mode Percent", "disrupt create -f "+f.file("flap: {notReadyFor: 20s, readyFor: 20s}", "target: {mode: Percent}, "))
+}
+
+// file is one with a NodeDisruption that flaps.
+func (f *fixture) file(flap, more string) string {
+	file := filepath.Join(f.t.TempDir(), "x.yaml")
+	f.Expect(os.WriteFile(file, []byte("apiVersion: hollowfleet.io/v1alpha1\nkind: NodeDisruption\nmetadata: {name: x}\nspec: {clusterSelector: {}, "+more+
+		"faults: [{type: Flap, "+flap+"}], timing: {duration: 1m}}\n"), 0o600)).To(Succeed())
+	return file
 }
 
 func TestFollowingADisruptionHasAnExitCode(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=clusters;nodedisruptions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptions,verbs=delete
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptions/status,verbs=patch
 // +kubebuilder:rbac:groups=hollowfleet.io,resources=nodedisruptionruns,verbs=get;list;watch;create;patch;delete
 
@@ -54,6 +55,10 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 		return reconciler.Next{}, nil
 	}
 	world := World{Now: c.Clock.Now(), Disruption: disruption}
+	expiry := expiresAt(disruption)
+	if !expiry.IsZero() && !world.Now.Before(expiry) {
+		return reconciler.Next{}, c.expire(ctx, disruption)
+	}
 	clusters, runs := &v1alpha1.ClusterList{}, &v1alpha1.NodeDisruptionRunList{}
 	if err := errors.Join(
 		c.Client.List(ctx, clusters),
@@ -79,6 +84,9 @@ func (c *Controller) Reconcile(ctx context.Context, disruption *v1alpha1.NodeDis
 		return reconciler.Next{}, err
 	}
 	next := reconciler.Next{}
+	if !expiry.IsZero() {
+		next = next.NoLaterThan(expiry.Sub(world.Now))
+	}
 	if !decision.Next.IsZero() {
 		next = next.NoLaterThan(max(decision.Next.Sub(world.Now), time.Second))
 	}

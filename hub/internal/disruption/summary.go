@@ -164,6 +164,8 @@ func (d *Decision) conclude() {
 		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no Node was disrupted"+firstFailure(s.Failures)
 	case s.Failed > 0 && s.Verdict == "":
 		s.Phase = v1alpha1.NodeDisruptionFailed
-		s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be: see status.failures. ", s.Failed) + s.Message
+		s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be%s; ", s.Failed, firstFailure(s.Failures)) + s.Message
+	case s.Failed > 0:
+		s.Message += firstFailure(s.Failures)
 	}
 }

@@ -262,3 +262,34 @@ func TestLimitsThatAreNone(t *testing.T) {
 	}
 	NewWithT(t).Expect(complete(t, Limits{}).NamespaceLabels()).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline"))
 }
+
+// Kinds that only an administrator knows have their pods pinned as well, wherever they are.
+func TestPodsOfAllowedKindsGoToHollowNodes(t *testing.T) {
+	text := "apiVersion: example.com/v1\nkind: Widget\nspec:\n  containers: none\n  groups:\n  - template: {spec: {containers: [{name: c}], nodeSelector: {a: b}}}\n  head: {template: {spec: {containers: [{name: c}]}}}\n  other: {spec: {containers: [1]}}"
+	limits := complete(t, Limits{Kinds: []string{"Widget.example.com"}})
+	object := parse(t, text)
+	g := NewWithT(t)
+	g.Expect(limits.Apply(object)).To(Succeed())
+	spec := object.Object["spec"].(map[string]any)
+	group := spec["groups"].([]any)[0].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	g.Expect(group["nodeSelector"]).To(Equal(map[string]any{"a": "b", v1alpha1.HollowNodeLabel: "true"}))
+	g.Expect(group["tolerations"]).To(HaveLen(1))
+	head := spec["head"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	g.Expect(head["nodeSelector"]).To(Equal(map[string]any{v1alpha1.HollowNodeLabel: "true"}))
+	g.Expect(spec["other"]).To(Equal(map[string]any{"spec": map[string]any{"containers": []any{int64(1)}}}), "that is no pod")
+
+	real := parse(t, "apiVersion: example.com/v1\nkind: Widget\nspec: {template: {spec: {containers: [{name: c}], nodeSelector: {hollowfleet.io/hollow: 'false'}}}}")
+	g.Expect(limits.Apply(real)).To(MatchError(ContainSubstring("spec.template.spec.nodeSelector: ")))
+	anywhere := parse(t, text)
+	g.Expect(complete(t, Limits{Nodes: AnyNodes, Kinds: []string{"Widget.example.com"}}).Apply(anywhere)).To(Succeed())
+	g.Expect(anywhere.Object).To(Equal(parse(t, text).Object))
+}
+
+func TestTheBoundOfWhatIsStored(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(complete(t, Limits{}).MaxStoredBytes()).To(BeEquivalentTo(1 << 30))
+	for _, wrong := range []string{"0", "-1Gi", "1k", "2Pi", "much"} {
+		_, err := Limits{MaxStored: wrong}.Complete()
+		g.Expect(err).To(MatchError(ContainSubstring("--load-test-max-stored: want bytes such as 4Gi")), wrong)
+	}
+}

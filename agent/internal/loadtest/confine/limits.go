@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	psaapi "k8s.io/pod-security-admission/api"
 	psa "k8s.io/pod-security-admission/policy"
 )
@@ -12,6 +13,8 @@ import (
 const (
 	// DefaultPodSecurity is the Pod Security Standard of the namespaces of a run.
 	DefaultPodSecurity = string(psaapi.LevelBaseline)
+	// DefaultMaxStored is half of what etcd takes by default.
+	DefaultMaxStored = "1Gi"
 	// HollowNodes and AnyNodes say where pods of a run go.
 	HollowNodes, AnyNodes = "hollow", "any"
 )
@@ -26,6 +29,9 @@ type Limits struct {
 	// Kinds may be in templates beside those that reach no further than their namespace, such as PersistentVolumeClaim or
 	// Widget.example.com. Default none.
 	Kinds []string
+	// MaxStored is how many bytes the objects of a run may take in the API server's etcd at a time, by an estimate from their size and
+	// number: a quantity such as 4Gi. Default 1Gi.
+	MaxStored string
 }
 
 // Complete sets defaults, and returns what is wrong with limits.
@@ -35,6 +41,12 @@ func (l Limits) Complete() (Limits, error) {
 	}
 	if _, err := psaapi.ParseLevel(l.PodSecurity); err != nil {
 		return l, fmt.Errorf("--load-test-pod-security: want privileged, baseline or restricted, got %q", l.PodSecurity)
+	}
+	if l.MaxStored == "" {
+		l.MaxStored = DefaultMaxStored
+	}
+	if most, err := resource.ParseQuantity(l.MaxStored); err != nil || most.Cmp(leastStored) < 0 || most.Cmp(mostStored) > 0 {
+		return l, fmt.Errorf("--load-test-max-stored: want bytes such as 4Gi, from %s to %s, got %q", leastStored.String(), mostStored.String(), l.MaxStored)
 	}
 	if l.Nodes == "" {
 		l.Nodes = HollowNodes
@@ -48,6 +60,18 @@ func (l Limits) Complete() (Limits, error) {
 		}
 	}
 	return l, nil
+}
+
+// leastStored and mostStored bound MaxStored.
+var leastStored, mostStored = resource.MustParse("1Mi"), resource.MustParse("1Pi")
+
+// MaxStoredBytes is MaxStored as a number. The limits have to be complete.
+func (l Limits) MaxStoredBytes() int64 {
+	most, err := resource.ParseQuantity(l.MaxStored)
+	if err != nil {
+		return 0
+	}
+	return most.Value()
 }
 
 // NamespaceLabels make the API server hold pods of a run, whoever creates them, to the Pod Security Standard.

@@ -67,7 +67,7 @@ func (l Limits) Apply(object *unstructured.Unstructured) error {
 			return refuse("kind", "%s in %s may reach beyond the namespaces of the run: use another kind, or let an administrator of the cluster allow it with loadTests.kinds of the agent's chart (--load-test-kinds=%s)",
 				object.GetKind(), object.GetAPIVersion(), name)
 		}
-		return nil
+		return l.pinFound(object.Object)
 	}
 	if known.check != nil {
 		if err := known.check(l, object.Object); err != nil {

@@ -164,6 +164,11 @@ func (l Limits) pin(at string, spec map[string]any) error {
 	if l.Nodes != HollowNodes {
 		return nil
 	}
+	return l.pinToHollow(at, spec)
+}
+
+// pinToHollow makes pods go to hollow Nodes.
+func (l Limits) pinToHollow(at string, spec map[string]any) error {
 	selector, _ := spec["nodeSelector"].(map[string]any)
 	if selector == nil {
 		selector = map[string]any{}
@@ -178,6 +183,49 @@ func (l Limits) pin(at string, spec map[string]any) error {
 	tolerations, _ := spec["tolerations"].([]any)
 	spec["tolerations"] = append(slices.Clip(tolerations), taint)
 	return nil
+}
+
+// pinFound pins the pods of an object whose kind only its administrator knows: wherever a spec has containers it is taken for that of
+// a pod. Nothing else is looked at: that is what allowing a kind means.
+func (l Limits) pinFound(object map[string]any) error {
+	if l.Nodes != HollowNodes {
+		return nil
+	}
+	return visitSpecs("", object, func(at string, spec map[string]any) error { return l.pinToHollow(at, spec) })
+}
+
+// visitSpecs calls see for each spec of a pod in a value, with its path.
+func visitSpecs(at string, value any, see func(at string, spec map[string]any) error) error {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(value) {
+			path := strings.TrimPrefix(at+"."+key, ".")
+			if inner, is := value[key].(map[string]any); is && key == "spec" && hasContainers(inner) {
+				if err := see(path, inner); err != nil {
+					return err
+				}
+			}
+			if err := visitSpecs(path, value[key], see); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, each := range value {
+			if err := visitSpecs(fmt.Sprintf("%s[%d]", at, i), each, see); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hasContainers tells whether a spec is that of a pod.
+func hasContainers(spec map[string]any) bool {
+	containers, _ := spec["containers"].([]any)
+	return len(containers) > 0 && !slices.ContainsFunc(containers, func(each any) bool {
+		container, is := each.(map[string]any)
+		return !is || container["name"] == nil
+	})
 }
 
 // decodeStrictly reads a part of an object, and refuses fields that the agent does not know.

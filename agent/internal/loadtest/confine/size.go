@@ -1,6 +1,10 @@
 package confine
 
-import "math"
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
 
 const (
 	// mostDepth is how deep an object may be, and mostValues how many keys and items it may have.
@@ -38,6 +42,11 @@ func checkSize(object map[string]any) error {
 		return nil
 	}
 	return visit(object, 0)
+}
+
+// Pods is how many pods an object asks for.
+func (l Limits) Pods(object *unstructured.Unstructured) int64 {
+	return podsOf(kinds[object.GroupVersionKind()], object.Object)
 }
 
 // podsOf is how many pods an object asks for.

@@ -33,7 +33,8 @@ func newList(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, how far they are, and their verdicts",
 		Long: `List LoadTests: how far they are, whether their thresholds were met, in how many clusters they are, in how many of these they were
-carried out in full, failed, and say nothing because the simulator was the bottleneck. -o wide adds the message.`,
+carried out in full, failed, and say nothing because the simulator was the bottleneck. Missed
+counts requests that were due and not made. -o wide adds the message.`,
 		Example: `  kubectl hollow loadtest list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.LoadTestList{}
@@ -47,13 +48,13 @@ carried out in full, failed, and say nothing because the simulator was the bottl
 
 func testTable(tests []v1alpha1.LoadTest, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns(
-		"Name", "Phase", "Verdict", "Clusters", "Completed", "Failed", "Invalid", "Requests", "Errors", "Age", "+Message")}
+		"Name", "Phase", "Verdict", "Clusters", "Completed", "Failed", "Invalid", "Requests", "Errors", "Missed", "Age", "+Message")}
 	for i := range tests {
 		one := &tests[i]
 		s := &one.Status
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			one.Name, cmp.Or(string(s.Phase), "-"), cmp.Or(string(s.Verdict), "-"), s.Clusters, s.Completed, s.Failed, s.Invalid,
-			s.Progress.Requests, s.Progress.Failed, duration.HumanDuration(now.Sub(one.CreationTimestamp.Time)), s.Message,
+			s.Progress.Requests, s.Progress.Failed, s.Progress.Skipped, duration.HumanDuration(now.Sub(one.CreationTimestamp.Time)), s.Message,
 		}})
 	}
 	return table

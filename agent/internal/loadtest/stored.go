@@ -1,0 +1,177 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+const (
+	// objectOverhead is what the API server and controllers add to an object: managed fields, defaults, status. podOverhead is the
+	// same for a pod, with its events.
+	objectOverhead, podOverhead = 1 << 10, 4 << 10
+	// compaction is how long etcd keeps what was overwritten or deleted, as kube-apiserver has it compacted.
+	compaction = 5 * time.Minute
+	// largestIndex and largestIteration are rendered to find how large an object gets.
+	largestIndex, largestIteration = 999_999_999, 999
+	// sizeMargin is how much larger an object may be than the largest that was looked at: numbers have different lengths.
+	sizeMargin = 1 << 10
+)
+
+// footprint is what one object of a template takes in etcd.
+type footprint struct {
+	// bytes are those of the object, with all that controllers make of it.
+	bytes float64
+	// rewritten are those of the object alone, which a patch writes again.
+	rewritten float64
+}
+
+// footprintOf returns what an object of a template takes. Pods of a DaemonSet are as many as the Nodes, and a CronJob makes its pods
+// every minute.
+func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, largest int, nodes int, timeout time.Duration) footprint {
+	size := float64(largest + objectOverhead)
+	pods := float64(t.limits.Pods(first))
+	switch first.GetKind() {
+	case "Pod":
+		return footprint{size + podOverhead, size + podOverhead}
+	case "DaemonSet":
+		pods = float64(nodes)
+	case "CronJob":
+		pods *= timeout.Minutes() + 1
+	}
+	if pods == 0 {
+		return footprint{size, size}
+	}
+	// Beside its pods, an object has a copy of the template: a ReplicaSet, a ControllerRevision or Jobs.
+	return footprint{2*size + pods*(size+podOverhead), size}
+}
+
+// largestOf is how many bytes the largest object of a template has, of those that were looked at and those whose numbers are longer.
+func (t *objectTemplate) largestOf(seen int) int {
+	sets := append(outcomes(t.text.decisions()), nil)
+	for _, forced := range sets {
+		// What is no object cannot be sent either.
+		if text, err := t.textOf(forced, anyNamespace, largestIndex, largestIteration); err == nil {
+			if content, err := readYAML(text); err == nil {
+				seen = max(seen, len(content))
+			}
+		}
+	}
+	return seen + sizeMargin
+}
+
+// sizeOf is how many bytes an object has as it is sent.
+func sizeOf(object *unstructured.Unstructured) int {
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		return 0 // The API server cannot get it either.
+	}
+	return len(content)
+}
+
+// stored is how many bytes a load has in etcd at most, and by which template most of them are: the objects that are there at a time,
+// and what was written in the time that etcd keeps it.
+func stored(load *v1alpha1.Load, of map[string]footprint) (most float64, by string) {
+	live := map[string]float64{}
+	namespaces := float64(max(load.Namespaces, 1))
+	for s := range load.Steps {
+		step := &load.Steps[s]
+		iterations := float64(max(step.Iterations, 1))
+		history := map[string]float64{}
+		for _, phase := range step.Phases {
+			rate := float64(max(phase.Tuning.QPS, 1)) * compaction.Seconds()
+			requests := float64(phase.Replicas) * namespaces * iterations
+			if phase.Duration != nil {
+				requests = float64(max(phase.Tuning.QPS, 1)) * phase.Duration.Seconds() * iterations
+			}
+			switch phase.Action {
+			case v1alpha1.LoadCreate:
+				if iterations > 1 {
+					history[phase.Template] += min(requests, rate) * of[phase.Template].bytes
+				}
+			case v1alpha1.LoadChurn:
+				history[phase.Template] += min(requests, rate) * of[phase.Template].bytes
+			case v1alpha1.LoadPatch:
+				history[phase.Template] += min(requests, rate) * of[phase.Template].rewritten
+			case v1alpha1.LoadDelete, v1alpha1.LoadGet, v1alpha1.LoadList, v1alpha1.LoadWait:
+			}
+		}
+		for range int(iterations) {
+			for _, phase := range step.Phases { // They go on together: what is deleted may be there until the end.
+				if phase.Action == v1alpha1.LoadCreate {
+					live[phase.Template] += float64(phase.Replicas) * namespaces
+				}
+			}
+			if sum, largest := sumOf(live, history, of); sum > most {
+				most, by = sum, largest
+			}
+			for _, phase := range step.Phases {
+				switch {
+				case phase.Action == v1alpha1.LoadDelete && phase.Replicas == 0:
+					live[phase.Template] = 0
+				case phase.Action == v1alpha1.LoadDelete:
+					live[phase.Template] = max(0, live[phase.Template]-float64(phase.Replicas)*namespaces)
+				}
+			}
+		}
+	}
+	return most, by
+}
+
+// sumOf adds up what is there and what was, and names the template that has most of it.
+func sumOf(live, history map[string]float64, of map[string]footprint) (sum float64, by string) {
+	largest := -1.0
+	for template, each := range of {
+		bytes := live[template]*each.bytes + history[template]
+		sum += bytes
+		if bytes > largest || bytes == largest && template < by {
+			largest, by = bytes, template
+		}
+	}
+	return sum, by
+}
+
+// checkStored refuses a run that would fill the API server's etcd, before the first object.
+func (e *engine) checkStored(ctx context.Context) error {
+	of := map[string]footprint{}
+	nodes := 0
+	for name, template := range e.templates {
+		first, err := template.render(anyNamespace, 0, 0)
+		if err != nil {
+			return err
+		}
+		if first.GetKind() == "DaemonSet" && nodes == 0 {
+			found, err := e.deps.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				return fmt.Errorf("counting the Nodes that DaemonSets have pods on: %w", err)
+			}
+			nodes = max(len(found.Items), 1)
+		}
+		of[name] = template.footprintOf(first, template.largest, nodes, e.run.Spec.Timeout.Duration)
+	}
+	limit := e.deps.Limits
+	if most, by := stored(&e.run.Spec.Load, of); most > float64(limit.MaxStoredBytes()) {
+		return fmt.Errorf("spec.steps: the run would store about %s in the API server's etcd, most of it by template %s%s, and %s are allowed: use fewer namespaces or replicas, a lower qps or a smaller template, or let an administrator of the cluster raise loadTests.maxStored of the agent's chart (--load-test-max-stored)",
+			inBytes(most), by, e.usedIn(by), limit.MaxStored)
+	}
+	return nil
+}
+
+// inBytes is a number of bytes for people.
+func inBytes(bytes float64) string {
+	const gib, tib = 1 << 30, 1 << 40
+	switch {
+	case bytes >= tib:
+		return fmt.Sprintf("%.3gTi", bytes/tib)
+	case bytes >= gib:
+		return fmt.Sprintf("%.3gGi", bytes/gib)
+	}
+	return resource.NewQuantity((int64(bytes)>>20+1)<<20, resource.BinarySI).String()
+}
