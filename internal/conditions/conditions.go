@@ -14,17 +14,6 @@ import (
 // MaxMessage is how many characters a message in a status may have.
 const MaxMessage = 4096
 
-// Shorten cuts text that has more than most characters.
-func Shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	if characters := []rune(text); len(characters) > most {
-		return string(characters[:most-1]) + "…"
-	}
-	return text
-}
-
 // Set puts condition into list and reports whether its status changed. LastTransitionTime becomes now when
 // the status changes and stays otherwise.
 func Set(list *[]metav1.Condition, condition metav1.Condition, now time.Time) bool {

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/hollowfleet/hollowfleet/internal/conditions"
 )
 
 const (
@@ -42,9 +44,9 @@ func (e Event) With(related runtime.Object) Event {
 	return e
 }
 
-// Send sends the event about an object. A note that is too long is cut.
+// Send sends the event about an object. The middle of a note that is too long is left out.
 func (e Event) Send(recorder events.EventRecorder, about runtime.Object) {
-	recorder.Eventf(about, e.Related, e.Type, e.Reason, e.Action, "%s", e.Note[:min(len(e.Note), maxNote)])
+	recorder.Eventf(about, e.Related, e.Type, e.Reason, e.Action, "%s", conditions.ShortenBytes(e.Note, maxNote))
 }
 
 // ListFew lists the first of names, in their order, and how many more there are.

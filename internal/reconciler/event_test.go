@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,12 @@ func TestEventsAreSentWithinTheirLimit(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
 	NormalEvent("Made", "Make", "made it").Send(recorder, &v1alpha1.Cluster{})
 	g.Expect(recorder.Events).To(Receive(Equal("Normal Made made it")))
-	WarningEvent("Failed", "Make", strings.Repeat("x", 5000)).Send(recorder, &v1alpha1.Cluster{})
-	g.Expect(recorder.Events).To(Receive(Equal("Warning Failed " + strings.Repeat("x", 1024))))
+	WarningEvent("Failed", "Make", strings.Repeat("ä", 5000)+": create it").Send(recorder, &v1alpha1.Cluster{})
+	var sent string
+	g.Expect(recorder.Events).To(Receive(&sent))
+	note := strings.TrimPrefix(sent, "Warning Failed ")
+	g.Expect(len(note)).To(BeNumerically("<=", 1024))
+	g.Expect(note).To(And(HavePrefix("ää"), HaveSuffix("ä: create it"), Satisfy(utf8.ValidString)))
 }
 
 func TestWithKeepsTheRest(t *testing.T) {

@@ -72,7 +72,7 @@ func (b *bundle) collect(ctx context.Context, c client.Client, versions string) 
 		return err
 	}
 	for _, part := range content {
-		text, err := read(ctx, c, part.list(), part.keep)
+		text, err := readObjects(ctx, c, part.list(), part.keep)
 		if err != nil {
 			b.problems = append(b.problems, fmt.Sprintf("%s: %v", part.file, err))
 			continue
@@ -87,9 +87,9 @@ func (b *bundle) collect(ctx context.Context, c client.Client, versions string) 
 	return b.add("problems.txt", []byte(strings.Join(b.problems, "\n")+"\n"))
 }
 
-// read lists objects as JSON, because YAML takes no control characters, and a message may have some. It leaves out what is of
+// readObjects lists objects as JSON, because YAML takes no control characters, and a message may have some. It leaves out what is of
 // no use or may repeat a secret: managed fields and the last applied object.
-func read(ctx context.Context, c client.Client, list client.ObjectList, keep func(client.Object) bool) ([]byte, error) {
+func readObjects(ctx context.Context, c client.Client, list client.ObjectList, keep func(client.Object) bool) ([]byte, error) {
 	if err := c.List(ctx, list); err != nil {
 		return nil, err
 	}

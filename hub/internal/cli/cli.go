@@ -73,7 +73,8 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	defer out.Close()
 	defer errOut.Close()
 	streams.Out, streams.ErrOut = out, errOut
-	command := newCommand(streams) //nolint:contextcheck // Commands get ctx when they run.
+	hub := cmdutil.NewHub(streams)
+	command := newCommand(hub) //nolint:contextcheck // Commands get ctx when they run.
 	command.SetArgs(args)
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
@@ -86,7 +87,7 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 		fmt.Fprintln(streams.ErrOut, "interrupted")
 		return cmdutil.Interrupted
 	}
-	err = cmdutil.Explain(err)
+	err = hub.Explain(err)
 	fmt.Fprintln(streams.ErrOut, "error:", err)
 	code := cmdutil.Code(err)
 	if code == cmdutil.BadUsage {
@@ -95,8 +96,7 @@ func Execute(ctx context.Context, args []string, streams genericiooptions.IOStre
 	return code
 }
 
-func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	hub := cmdutil.NewHub(streams)
+func newCommand(hub *cmdutil.Hub) *cobra.Command {
 	root := cmdutil.Group(&cobra.Command{
 		Use: "kubectl-hollow", Short: "Work with a fleet of clusters and their machines", Long: long, Example: example,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hollow"},

@@ -37,7 +37,7 @@ func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
 	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
 	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
 	f.Expect(r.code).To(Equal(5))
-	f.Expect(r.errOut).To(ContainSubstring("is the hub running?"))
+	f.Expect(r.errOut).To(ContainSubstring("the hub does not work"))
 	f.fails(4, "is being removed", "cluster accept NAME")
 }
 

@@ -39,10 +39,12 @@ type statusDocument struct {
 	// Healthy: no object is a problem, and all was looked at.
 	Healthy bool `json:"healthy"`
 	// Problem is what the error says that the command ends with; empty for none.
-	Problem string           `json:"problem,omitempty"`
-	Hub     hubDocument      `json:"hub"`
-	Kinds   []health.Count   `json:"kinds"`
-	Objects []health.Finding `json:"objects"`
+	Problem string      `json:"problem,omitempty"`
+	Hub     hubDocument `json:"hub"`
+	// RemovedKinds are those that are being deleted with all their objects.
+	RemovedKinds []string         `json:"removedKinds,omitempty"`
+	Kinds        []health.Count   `json:"kinds"`
+	Objects      []health.Finding `json:"objects"`
 }
 
 // versionDocument is what "version -o json" prints.
@@ -56,8 +58,8 @@ type versionDocument struct {
 
 func (f *fleet) document() statusDocument {
 	document := statusDocument{
-		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.now), Hub: documentOfHub(f.hub, f.hubForbidden),
-		Kinds: f.report.Counts, Objects: append([]health.Finding{}, f.report.Findings...),
+		APIVersion: documentVersion, Kind: "Status", Time: metav1.NewTime(f.now), Hub: documentOfHub(f.hub, f.hubUnread),
+		RemovedKinds: f.removed, Kinds: append([]health.Count{}, f.report.Counts...), Objects: append([]health.Finding{}, f.report.Findings...),
 	}
 	if err := f.verdict(); err != nil {
 		document.Problem = err.Error()
@@ -66,10 +68,11 @@ func (f *fleet) document() statusDocument {
 	return document
 }
 
-func documentOfHub(state hubState, forbidden string) hubDocument {
-	document := hubDocument{Healthy: state.problem == "" && forbidden == "", Version: state.version, Holder: state.holder, Problem: state.problem}
-	if forbidden != "" {
-		document.Problem = notLooked + forbidden
+// documentOfHub describes a hub whose Lease was read, or was not because of unread.
+func documentOfHub(state cmdutil.HubState, unread string) hubDocument {
+	document := hubDocument{Healthy: state.Problem == "" && unread == "", Version: state.Version, Holder: state.Holder, Problem: state.Problem}
+	if unread != "" {
+		document.Problem = notLooked + unread
 	}
 	return document
 }

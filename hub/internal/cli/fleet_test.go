@@ -68,7 +68,7 @@ func TestAnUpgradeOfAFleet(t *testing.T) {
 
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1")).To(ContainSubstring("upgraded from kubelet v1.36.2 to v1.37.1"))
 	f.Expect(f.kubelet()).To(Equal("v1.37.1"))
-	f.Expect(f.stops(5, "has not rolled out within", "rollout status fleet NAME --timeout 2s")).To(ContainSubstring("waits for the hub"))
+	f.Expect(f.stops(5, "has not rolled out within", "rollout status fleet NAME --timeout 2s")).To(ContainSubstring("waiting for the hub"))
 
 	f.settle()
 	f.Expect(f.succeeds("rollout status machinefleet NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
@@ -134,11 +134,11 @@ func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	screen = newTerminal(t)
 	go func() { result <- f.hollowOn(t.Context(), screen.file, "rollout status fleet/NAME --timeout 2m") }()
 	f.reconcile()
-	f.Eventually(screen.shows).WithTimeout(patience).Should(MatchRegexp(f.clusters[0].Name+` +\[-+\] waits for the hub`), "none of its Machines has the new template yet")
+	f.Eventually(screen.shows).WithTimeout(patience).Should(MatchRegexp(f.clusters[0].Name+` +\[-+\] waiting for the hub`), "none of its Machines has the new template yet")
 	f.report(f.clusters[0], false)
 	f.reconcile()
 	f.Eventually(screen.shows).WithTimeout(patience).Should(And(
-		MatchRegexp(f.clusters[0].Name+` +\[=+\] updated`), MatchRegexp(f.clusters[1].Name+` +\[-+\] waits for the hub`), MatchRegexp(`all clusters +\[=+>-+\] wave 2 of 2, 1 of 2 updated`)))
+		MatchRegexp(f.clusters[0].Name+` +\[=+\] updated`), MatchRegexp(f.clusters[1].Name+` +\[-+\] waiting for the hub`), MatchRegexp(`all clusters +\[=+>-+\] wave 2 of 2, 1 of 2 updated`)))
 	f.report(f.clusters[1], false)
 	f.reconcile()
 	f.Eventually(result).WithTimeout(patience).Should(Receive(&r))

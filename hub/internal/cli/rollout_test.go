@@ -140,7 +140,7 @@ func TestHistory(t *testing.T) {
 func TestStatusFollowsUntilTheEnd(t *testing.T) {
 	f := newFixture(t)
 	f.deployment(2)
-	f.stops(5, "has not rolled out within 100ms: waits for the hub", "rollout status machinedeployment workers -n NAME --timeout 100ms")
+	f.stops(5, "has not rolled out within 100ms: waiting for the hub", "rollout status machinedeployment workers -n NAME --timeout 100ms")
 	f.counts(1, 1)
 	f.Expect(f.succeeds("rollout status machinedeployment workers -n NAME --watch=false")).To(ContainSubstring("1 of 2 machines updated"))
 	done := make(chan run, 1)

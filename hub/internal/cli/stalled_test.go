@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,6 +28,18 @@ func TestStatusEndsWhenTheObjectIsStalled(t *testing.T) {
 	})
 	f.Expect(f.client.Status().Update(t.Context(), d)).To(Succeed())
 	f.stops(4, "MachineClassNotFound: create it or name another", "rollout status machinedeployment workers -n NAME")
+}
+
+// Who waits for a rollout is told that nobody works on it.
+func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.deployment(2)
+	f.renewHub(time.Now().Add(-time.Hour))
+	r := f.hollow("rollout status machinedeployment workers -n NAME --timeout 1s")
+	f.Expect(r.code).To(Equal(5), r.errOut)
+	f.Expect(r.errOut).To(ContainSubstring("Nothing happens for now: the hub does not work: the hub hub-1 has not renewed its Lease for 1h0m"))
+	f.renewHub(time.Now())
+	f.Expect(f.hollow("rollout status machinedeployment workers -n NAME --timeout 1s").errOut).NotTo(ContainSubstring("does not work"))
 }
 
 // An upgrade that can start in no cluster is not written, but with --force.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ const mostRows = 10
 // NewStatus returns "status".
 func NewStatus(hub *cmdutil.Hub) *cobra.Command {
 	var output documentOutput
+	timeout := 30 * time.Second
 	command := &cobra.Command{
 		Use: "status", Short: "Show whether the hub works, and every object of the fleet that is not healthy",
 		Long: `Show whether the hub works, how many objects of each kind are healthy, and those that are not: why, since when, and the next
@@ -36,9 +38,9 @@ frozen, unavailable, failed (also a verdict of a load test or a disruption: dele
 in deletion, in progress for too long, without its Cluster, or not looked at yet. What is in progress, waits for an approval, a maintenance
 window or a schedule, or was paused by a user is shown, and is not a problem.
 
-The exit code is 0 when there is no problem; 1 when the hub does not work, an object is a problem, or the API server does not have a kind; and 4
-when nothing wrong was found, but you may not list some kind, or not read the Lease of the hub: what was not looked at is named, and does not
-count as healthy.`,
+The exit code is 0 when there is no problem; 1 when the hub does not work, an object is a problem, the API server does not have a kind, or
+something was not answered within --timeout; and 4 when nothing wrong was found, but you may not list some kind, or not read the Lease of the
+hub: what was not looked at is named, and does not count as healthy.`,
 		Example: `  kubectl hollow status
 
   # For a script
@@ -48,11 +50,11 @@ count as healthy.`,
 			if err := output.check(); err != nil {
 				return err
 			}
-			c, err := hub.Client()
-			if err != nil {
-				return err
+			seen, err := look(command.Context(), hub, timeout)
+			if err != nil && output.format != "" {
+				seen = &fleet{now: time.Now(), failed: hub.Explain(err), hubUnread: cause(err)}
+				return errors.Join(output.print(hub.Out, seen.document()), err)
 			}
-			seen, err := observeFleet(command.Context(), c, time.Now())
 			if err != nil {
 				return err
 			}
@@ -60,29 +62,68 @@ count as healthy.`,
 		},
 	}
 	output.addFlag(command)
+	command.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to look; what the API server has not answered by then is not known")
 	return command
 }
 
 // fleet is all that the status is made of.
 type fleet struct {
 	now time.Time
-	hub hubState
-	// hubForbidden says why the Lease of the hub may not be read.
-	hubForbidden string
-	report       health.Report
+	hub cmdutil.HubState
+	// hubUnread says why the Lease of the hub was not read, and hubForbidden that it may not be.
+	hubUnread    string
+	hubForbidden bool
+	// removed are the kinds that are being deleted.
+	removed []string
+	report  health.Report
+	// failed is why nothing was looked at.
+	failed error
+	// took is how long it took to look, if that is so long that what was read first is old.
+	took time.Duration
+}
+
+// look observes the fleet within a time.
+func look(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration) (*fleet, error) {
+	if timeout <= 0 {
+		return nil, cmdutil.Usage("--timeout: want a time above 0, got %s", timeout)
+	}
+	c, err := hub.Client()
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	started := time.Now()
+	f, err := observeFleet(limited, c, started)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && limited.Err() != nil:
+		return nil, fmt.Errorf("whether the fleet is healthy is not known: the hub's API server has not answered within %s: %s", timeout, cause(err))
+	case err != nil:
+		return nil, err
+	}
+	// This process may have been stopped, or have starved.
+	if took := time.Since(started); took > timeout {
+		f.took = took
+	}
+	return f, nil
 }
 
 func observeFleet(ctx context.Context, c client.Client, now time.Time) (*fleet, error) {
 	f := &fleet{now: now}
-	state, err := hubOf(ctx, c, now)
+	state, err := cmdutil.ReadHubState(ctx, c, now)
 	switch {
 	case apierrors.IsForbidden(err):
-		f.hubForbidden = cause(err)
-		state = hubState{version: unknown}
+		f.hubUnread, f.hubForbidden = "you may not read its Lease: "+cause(err), true
+		state = cmdutil.HubState{Version: cmdutil.UnknownVersion}
 	case err != nil:
 		return nil, err
 	}
 	f.hub = state
+	if f.removed, err = cmdutil.RemovedKinds(ctx, c); err != nil {
+		return nil, err
+	}
 	judge := &health.Judge{Now: now}
 	unknown := 0
 	for _, kind := range health.Kinds {
@@ -92,13 +133,14 @@ func observeFleet(ctx context.Context, c client.Client, now time.Time) (*fleet, 
 			if unknown++; unknown == len(health.Kinds) {
 				return nil, err
 			}
-			f.report.NotLooked(kind.Kind, "the API server does not have this kind: its CustomResourceDefinition was removed, or is older: run \"hub install\"", false)
+			f.report.NotLooked(kind.Kind, cmdutil.MissingKind, false)
 			continue
 		case apierrors.IsForbidden(err):
 			f.report.NotLooked(kind.Kind, "you may not list them: "+cause(err), true)
 			continue
-		case err != nil:
-			return nil, fmt.Errorf("listing %s objects: %w", kind.Kind, err)
+		case err != nil: // One kind that cannot be read keeps no other from being looked at.
+			f.report.NotLooked(kind.Kind, "they could not be listed: "+cause(err), false)
+			continue
 		}
 		if clusters, ok := list.(*v1alpha1.ClusterList); ok {
 			judge.Clusters = map[string]bool{}
@@ -132,6 +174,9 @@ func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
 		return f.verdict()
 	}
 	hub.Say("%-19s%s", "Hub:", f.hubLine())
+	if len(f.removed) > 0 {
+		hub.Say("%-19s%s: %s", "Being removed:", strings.Join(f.removed, ", "), cmdutil.RemovedKind)
+	}
 	for _, count := range f.report.Counts {
 		hub.Say("%-19s%s", count.Kind+":", countLine(count))
 	}
@@ -149,20 +194,28 @@ func (f *fleet) show(hub *cmdutil.Hub, output documentOutput) error {
 			return fmt.Errorf("printing: %w", err)
 		}
 	}
+	if f.isEmpty() {
+		hub.Note("There is no Cluster, Machine or any other object of a fleet: nothing was judged but the hub. kubectl hollow cluster join NAME adds a cluster")
+	}
 	if len(more) > 0 {
 		hub.Say("And %s: kubectl hollow status -o json lists all", strings.Join(more, ", "))
 	}
 	return f.verdict()
 }
 
+// isEmpty tells whether there is nothing to judge.
+func (f *fleet) isEmpty() bool {
+	return !slices.ContainsFunc(f.report.Counts, func(count health.Count) bool { return count.Total > 0 || count.NotLookedAt != "" })
+}
+
 func (f *fleet) hubLine() string {
 	switch {
-	case f.hubForbidden != "":
-		return "not looked at: you may not read its Lease: " + f.hubForbidden
-	case f.hub.problem != "":
-		return f.hub.problem + ". All that follows is what was known then"
+	case f.hubUnread != "":
+		return "not looked at: " + f.hubUnread
+	case f.hub.Problem != "":
+		return f.hub.Problem + ". All that follows is what was known then"
 	}
-	return fmt.Sprintf("works: %s, version %s, Lease renewed %s ago", f.hub.holder, f.hub.version, duration.HumanDuration(f.hub.renewed))
+	return fmt.Sprintf("works: %s, version %s, Lease renewed %s ago", f.hub.Holder, f.hub.Version, duration.HumanDuration(f.hub.Renewed))
 }
 
 func countLine(count health.Count) string {
@@ -184,10 +237,19 @@ func countLine(count health.Count) string {
 // verdict is the error of a fleet that is not healthy, or was not looked at.
 func (f *fleet) verdict() error {
 	var problems, missing, forbidden []string
-	if f.hub.problem != "" {
+	if f.failed != nil {
+		return f.failed
+	}
+	if f.took > 0 {
+		missing = append(missing, fmt.Sprintf("all that has happened since, because it took %s to look: run it again", f.took.Round(time.Second)))
+	}
+	if f.hub.Problem != "" {
 		problems = append(problems, "the hub does not work")
 	}
-	if f.hubForbidden != "" {
+	if len(f.removed) > 0 {
+		problems = append(problems, "the hub is being removed: "+strings.Join(f.removed, ", "))
+	}
+	if f.hubForbidden {
 		forbidden = append(forbidden, "the Lease of the hub")
 	}
 	for _, count := range f.report.Counts {

@@ -37,6 +37,9 @@ type Preview struct {
 	Unused []string
 	// Windowless are the clusters that none of the fleet's maintenance windows chooses, by name; none if it has no window.
 	Windowless []string
+
+	// selected are the names of the fleet's clusters; nil if they are not known.
+	selected map[string]bool
 }
 
 // Member is a cluster of a fleet.
@@ -108,8 +111,14 @@ func NewPreview(ctx context.Context, reader client.Reader, fleet *v1alpha1.Machi
 	}
 	// An error is a Problem already.
 	p.Waves, _ = plan.Waves(s.planInput(true))
+	if s.selection != nil && !s.selection.partial {
+		p.selected = map[string]bool{}
+	}
 	for _, m := range s.members {
 		p.Members = append(p.Members, p.member(s, d, m))
+		if p.selected != nil && m.selected {
+			p.selected[m.cluster.Name] = true
+		}
 	}
 	return p, nil
 }

@@ -73,11 +73,11 @@ func (o *acknowledgeOptions) run(ctx context.Context, hub *cmdutil.Hub, name str
 	if finding == "" {
 		return cmdutil.Refusal("cluster %s waits for no acknowledgement: its agent has found nothing strange about this hub", name)
 	}
-	machines, err := countMachines(ctx, c, cluster)
-	if err != nil {
-		return err
+	machines := &v1alpha1.MachineList{}
+	if err := c.List(ctx, machines, client.InNamespace(name)); err != nil {
+		return fmt.Errorf("counting the Machines of cluster %s: %w", name, err)
 	}
-	describeFinding(hub, cluster, machines)
+	describeFinding(hub, cluster, len(machines.Items))
 	if !o.yes && !o.dryRun.Active() {
 		question := fmt.Sprintf("Is this the right hub for cluster %s, and may its agent go by what it says?", name)
 		if err := hub.Confirm(question, "acknowledging the hub of cluster "+name, "cluster "+name+" was not acknowledged and stays frozen"); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -162,7 +163,7 @@ func deleteTokens(ctx context.Context, hub *cmdutil.Hub, c client.Client, name s
 func awaitReady(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, name string, timeout time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	missing := "the hub has not looked at it"
+	missing := ""
 	err := cmdutil.Until(limited, c, &v1alpha1.ClusterList{}, client.ObjectKey{Name: name}, &v1alpha1.Cluster{},
 		func(cluster *v1alpha1.Cluster) (bool, error) {
 			ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ReadyCondition)
@@ -173,7 +174,7 @@ func awaitReady(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, name 
 			return ready.Status == metav1.ConditionTrue, nil
 		})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, missing)
+		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, cmdutil.DescribeStoppedHub(ctx, c, cmp.Or(missing, "the hub has not looked at it")))
 	}
 	if err != nil {
 		return err

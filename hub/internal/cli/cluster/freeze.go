@@ -277,7 +277,8 @@ func (t *freezeTarget) await(ctx context.Context, timeout time.Duration, what st
 		return frozen != nil && done(frozen, above), nil
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("the hub has not confirmed within %s that %s is %s: is it running?", timeout, t.name, what)
+		return cmdutil.Timeout("the hub has not confirmed within %s that %s is %s: %s", timeout, t.name, what,
+			cmdutil.DescribeStoppedHub(ctx, t.client, "it works, but is slow or meets errors: see its log"))
 	}
 	return err
 }

@@ -60,10 +60,11 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			total, err := countMachines(command.Context(), c, cluster)
-			if err != nil {
-				return err
+			machines := &v1alpha1.MachineList{}
+			if err := hub.ListKnown(command.Context(), c, machines, client.InNamespace(cluster.Name)); err != nil {
+				return fmt.Errorf("counting the Machines of cluster %s: %w", cluster.Name, err)
 			}
+			total := len(machines.Items)
 			if !yes && !dryRun.Active() {
 				question := fmt.Sprintf("Remove cluster %s? Its agent loses its access; its %d Machine(s) and their Nodes stay.", cluster.Name, total)
 				if err := hub.Confirm(question, "removing cluster "+cluster.Name, "cluster "+cluster.Name+" was not removed"); err != nil {
@@ -82,14 +83,6 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 	return command
 }
 
-func countMachines(ctx context.Context, c client.Client, cluster *v1alpha1.Cluster) (int, error) {
-	machines := &v1alpha1.MachineList{}
-	if err := c.List(ctx, machines, client.InNamespace(cluster.Name)); err != nil {
-		return 0, fmt.Errorf("counting the Machines of cluster %s: %w", cluster.Name, err)
-	}
-	return len(machines.Items), nil
-}
-
 func remove(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *v1alpha1.Cluster, machines int, timeout time.Duration, wait bool) error {
 	if err := deleteTokens(ctx, hub, c, cluster.Name); err != nil {
 		return err
@@ -105,7 +98,8 @@ func remove(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *
 	defer cancel()
 	err := cmdutil.UntilGone(limited, c, &v1alpha1.ClusterList{}, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is still being removed after %s: is the hub running? Its agent keeps its access until the hub takes it away", cluster.Name, timeout)
+		return cmdutil.Timeout("cluster %s is still being removed after %s, and its agent keeps its access until the hub takes it away: %s", cluster.Name, timeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub works, but is slow or meets errors: see its log"))
 	}
 	if err != nil {
 		return err

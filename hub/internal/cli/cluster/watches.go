@@ -89,7 +89,8 @@ func awaitNoRights(ctx context.Context, c client.Client, name string, timeout ti
 		return true, nil
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return cmdutil.Timeout("cluster %s is denied, but its agent has its access still after %s: the hub takes it away as soon as it runs. Repeat the command then", name, timeout)
+		return cmdutil.Timeout("cluster %s is denied, but its agent has its access still after %s: %s. The hub takes it away as soon as it works. Repeat the command then", name, timeout,
+			cmdutil.DescribeStoppedHub(ctx, c, "the hub is slow or meets errors: see its log"))
 	}
 	if apierrors.IsForbidden(err) {
 		return cmdutil.Refusal("cluster %s is denied; whether its access is gone you may not ask (%w): --wait=false does not", name, err)

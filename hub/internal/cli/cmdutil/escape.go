@@ -3,6 +3,7 @@ package cmdutil
 import (
 	"fmt"
 	"io"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -10,7 +11,9 @@ import (
 // Escaped is a writer to out that replaces control characters: what agents and users write into objects must not reach
 // the terminal as commands to it. Lines and tabs stay. Close writes what is left of a character that was cut off.
 type Escaped struct {
-	out  io.Writer
+	out io.Writer
+
+	mu   sync.Mutex // Commands that wait write from several goroutines.
 	rest []byte
 }
 
@@ -19,6 +22,8 @@ func NewEscaped(out io.Writer) *Escaped { return &Escaped{out: out} }
 
 // Write implements io.Writer.
 func (e *Escaped) Write(text []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	all := append(e.rest, text...)
 	e.rest = nil
 	var escaped []byte
@@ -39,6 +44,8 @@ func (e *Escaped) Write(text []byte) (int, error) {
 
 // Close implements io.Closer.
 func (e *Escaped) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var escaped []byte
 	for _, b := range e.rest {
 		escaped = fmt.Appendf(escaped, `\x%02x`, b)

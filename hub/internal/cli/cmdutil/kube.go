@@ -5,7 +5,6 @@ package cmdutil
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -46,6 +44,9 @@ func (h *Hub) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the hub: %w", err)
 	}
+	// The API server bounds its clients itself. A client's own limit of 5 requests a second makes commands slow, and turns a --timeout into
+	// an error of the limiter.
+	config.QPS = -1
 	return config, h.checkNamed(config)
 }
 
@@ -136,17 +137,6 @@ func (h *Hub) Confirm(question, doing, refused string) error {
 		return Refusal("%s", refused)
 	}
 	return nil
-}
-
-// Explain makes an error of the hub's API server something that a user can act on.
-func Explain(err error) error {
-	var kind *meta.NoKindMatchError
-	var resource *meta.NoResourceMatchError
-	if errors.As(err, &kind) || errors.As(err, &resource) {
-		return fmt.Errorf("this API server is no hub: it does not know Hollowfleet's kinds. Name the hub's kubeconfig with KUBECONFIG or --kubeconfig,"+
-			" or run \"hub install\" if it is to be a hub (%w)", err)
-	}
-	return err
 }
 
 // Group is a command that only has subcommands; anything else is bad usage.

@@ -171,16 +171,17 @@ func TestTable(t *testing.T) {
 
 func TestAnApiServerThatIsNoHub(t *testing.T) {
 	g := NewWithT(t)
+	hub := cmdutil.NewHub(genericiooptions.NewTestIOStreamsDiscard())
 	unknown := apierrors.NewNotFound(schema.GroupResource{}, "")
 	for _, err := range []error{
 		&apiutil.ErrResourceDiscoveryFailed{v1alpha1.GroupVersion: unknown}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Cluster"}},
 	} {
-		explained := cmdutil.Explain(fmt.Errorf("listing clusters: %w", err))
+		explained := hub.Explain(fmt.Errorf("listing clusters: %w", err))
 		g.Expect(explained).To(MatchError(ContainSubstring("this API server is no hub")))
 		g.Expect(cmdutil.Code(explained)).To(Equal(cmdutil.Failed))
 	}
 	away := errors.New("connection refused")
-	g.Expect(cmdutil.Explain(away)).To(Equal(away))
+	g.Expect(hub.Explain(away)).To(Equal(away))
 }
 
 func TestDidYouMean(t *testing.T) {

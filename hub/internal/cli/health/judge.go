@@ -39,7 +39,7 @@ const (
 	ReasonTakesLong     = "TakesLong"
 	ReasonClusters      = "ClustersNotHealthy"
 	ReasonFailed        = "Failed"
-	ReasonNotReady      = "NotReady"
+	ReasonOrphans       = "Orphans"
 )
 
 const (
@@ -175,10 +175,16 @@ func checkObserved(_ *Judge, s *subject) *judgement {
 		return s.problem(ReasonNotObserved, who+" has reported nothing on it yet")
 	case s.tracked && s.observed != s.GetGeneration():
 		return s.problem(ReasonNotObserved, fmt.Sprintf("%s has not looked at its current spec yet: generation %d, observed %d", who, s.GetGeneration(), s.observed))
-	case ready.Status == metav1.ConditionTrue && s.tracked && ready.ObservedGeneration != 0 && ready.ObservedGeneration < s.GetGeneration():
-		return s.problem(ReasonNotObserved, "its condition Ready is about an earlier spec")
+	case ready.Status == metav1.ConditionTrue && s.tracked && s.isAboutAnotherSpec(ready):
+		return s.problem(ReasonNotObserved, "its condition Ready is about another spec than the current one")
 	}
 	return nil
+}
+
+// isAboutAnotherSpec tells whether a condition was found for a spec that the object does not have (any more): a restored object has an
+// earlier one.
+func (s *subject) isAboutAnotherSpec(condition *metav1.Condition) bool {
+	return condition.ObservedGeneration != 0 && condition.ObservedGeneration != s.GetGeneration()
 }
 
 func (s *subject) needsPhase() bool {
@@ -217,6 +223,8 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 			return s.problem(ReasonNotObserved, "its condition Available is missing")
 		case found != nil && found.Status != part.wanted:
 			return from(Problem, found)
+		case found != nil && isAvailable && s.tracked && s.isAboutAnotherSpec(found):
+			return s.problem(ReasonNotObserved, "its condition Available is about another spec than the current one")
 		}
 	}
 	return nil
@@ -250,9 +258,13 @@ func checkFailed(_ *Judge, s *subject) *judgement {
 	return found
 }
 
-func checkPaused(_ *Judge, s *subject) *judgement {
+func checkPaused(j *Judge, s *subject) *judgement {
 	if !s.paused {
 		return nil
+	}
+	if strings.HasPrefix(s.kind, NodeDisruption) && s.phase == string(v1alpha1.NodeDisruptionRunning) {
+		ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition) // checkObserved wants it.
+		return j.within(longestStart, &judgement{InProgress, v1alpha1.ReasonPaused, "spec.paused is set, and its Nodes are not restored yet: " + s.message, ready.LastTransitionTime})
 	}
 	found := &judgement{state: Paused, reason: v1alpha1.ReasonPaused, message: "spec.paused is set"}
 	if ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition); ready != nil {

@@ -96,43 +96,55 @@ func TestJudgement(t *testing.T) {
 		"a paused rollout that is unavailable": {change(deployment(ready, unavailable), func(d *v1alpha1.MachineDeployment) { d.Spec.Paused = true }), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
 		"frozen by a user": {deployment(ready, available, is(v1alpha1.FrozenCondition, metav1.ConditionTrue, v1alpha1.ReasonManualFreeze)), Problem, v1alpha1.ReasonManualFreeze,
 			"kubectl hollow unfreeze machinedeployment workers -n c1"},
-		"machines that cannot be made":      {deployment(rolling, available, is(v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)), Problem, v1alpha1.ReasonCreateFailed, ""},
-		"an undecodable deployment":         {change(deployment(), func(d *v1alpha1.MachineDeployment) { d.DecodeError = "no" }), Problem, v1alpha1.ReasonUndecodable, "kubectl edit machinedeployment workers -n c1"},
-		"a deployment without its Cluster":  {change(deployment(ready, available), func(d *v1alpha1.MachineDeployment) { d.Namespace = "c2" }), Problem, v1alpha1.ReasonClusterNotFound, "kubectl hollow cluster join c2"},
-		"a deployment in deletion":          {deleted(deployment(ready, available), time.Minute), InProgress, v1alpha1.ReasonDeleting, ""},
-		"a deployment stuck in deletion":    {deleted(deployment(ready, available), time.Hour), Problem, ReasonStuckDeletion, ""},
-		"a set of a deployment in rollout":  {change(machineSet(ready, unavailable), ownedByWorkers), Healthy, "", ""},
-		"a set of its own, not available":   {machineSet(ready, unavailable), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
-		"a cluster that is ready":           {cluster(ready), Healthy, "", ""},
-		"a cluster that is not":             {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonNeverSeen)), Problem, v1alpha1.ReasonNeverSeen, "kubectl hollow cluster list c1 -o wide"},
-		"a cluster that is being removed":   {deleted(cluster(ready), time.Second), Problem, ReasonBeingRemoved, ""},
-		"a cluster without status":          {cluster(), Problem, ReasonNotObserved, ""},
-		"a cluster with undecodable parts":  {cluster(ready, is(v1alpha1.ClusterObjectsDecodedCondition, metav1.ConditionFalse, v1alpha1.ReasonUndecodable)), Problem, v1alpha1.ReasonUndecodable, "kubectl hollow cluster list"},
-		"a restored hub":                    {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHubRestored)), Problem, v1alpha1.ReasonHubRestored, "kubectl hollow cluster acknowledge c1"},
-		"a fleet that is ready":             {fleet(ready, available), Healthy, "", ""},
-		"a fleet with a failed cluster":     {change(fleet(ready, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Failed = 1 }), Problem, ReasonClusters, "kubectl hollow fleet status fleet"},
-		"a fleet with a blocked cluster":    {change(fleet(rolling, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Blocked = 1 }), Problem, ReasonClusters, ""},
-		"a fleet that waits for approval":   {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), available), Waiting, v1alpha1.ReasonAwaitingApproval, "kubectl hollow rollout approve machinefleet fleet"},
-		"a fleet without clusters":          {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNoClusterSelected), available), Problem, v1alpha1.ReasonNoClusterSelected, ""},
-		"a machine that is ready":           {machine(v1alpha1.MachineRunning, ready), Healthy, "", ""},
-		"a stale machine":                   {machine(v1alpha1.MachineRunning, ready, is(v1alpha1.MachineStaleCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)), Problem, "Stale: " + v1alpha1.ReasonAgentSilent, ""},
-		"a machine that starts":             {machine(v1alpha1.MachinePending, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonPodPending)), InProgress, v1alpha1.ReasonPodPending, ""},
-		"a machine that starts for an hour": {machine(v1alpha1.MachinePending, old), Problem, ReasonTakesLong + ": " + v1alpha1.ReasonScalingUp, ""},
-		"a machine whose node fails":        {machine(v1alpha1.MachineRunning, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady)), Problem, v1alpha1.ReasonNodeNotReady, ""},
-		"a machine that has failed":         {machine(v1alpha1.MachineFailed, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ErrorCreationTimeout)), Problem, v1alpha1.ErrorCreationTimeout, ""},
-		"a machine in an unknown phase":     {machine(v1alpha1.MachineUnknown, ready), Problem, v1alpha1.ReasonReady, ""},
-		"a machine without a phase":         {machine("", ready), Problem, ReasonNotObserved, ""},
-		"a cordoned machine":                {machine(v1alpha1.MachineRunning, ready, is(v1alpha1.MachineSchedulableCondition, metav1.ConditionFalse, v1alpha1.ReasonCordoned)), Waiting, v1alpha1.ReasonCordoned, ""},
-		"a drain that a budget forbids":     {deleted(machine(v1alpha1.MachineTerminating, ready, is(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget)), time.Minute), Problem, v1alpha1.ReasonMisconfiguredBudget, ""},
-		"a class":                           {&v1alpha1.MachineClass{ObjectMeta: objectMeta("small")}, Healthy, "", ""},
-		"a load test that passed":           {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadPassed, 0), Healthy, "", ""},
-		"a load test that missed":           {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadMissed, 0), Problem, "VerdictFailed", "kubectl hollow loadtest report load"},
-		"a load test that is invalid":       {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadInvalid, 0), Problem, "VerdictInvalid", ""},
-		"a load test that runs":             {loadTest(v1alpha1.LoadTestPhaseRunning, "", 0), InProgress, "Running", ""},
-		"a load test with failed clusters":  {loadTest(v1alpha1.LoadTestPhaseRunning, "", 1), Problem, ReasonFailed, ""},
-		"a load test that failed":           {loadTest(v1alpha1.LoadTestPhaseFailed, "", 0), Problem, ReasonFailed, ""},
-		"a run that nobody looked at":       {&v1alpha1.LoadTestRun{ObjectMeta: objectMeta("run")}, Problem, ReasonNotObserved, ""},
-		"a disruption run that is not yet":  {&v1alpha1.NodeDisruptionRun{ObjectMeta: objectMeta("run")}, Problem, ReasonNotObserved, ""},
+		"machines that cannot be made":               {deployment(rolling, available, is(v1alpha1.ReplicaFailureCondition, metav1.ConditionTrue, v1alpha1.ReasonCreateFailed)), Problem, v1alpha1.ReasonCreateFailed, ""},
+		"an undecodable deployment":                  {change(deployment(), func(d *v1alpha1.MachineDeployment) { d.DecodeError = "no" }), Problem, v1alpha1.ReasonUndecodable, "kubectl edit machinedeployment workers -n c1"},
+		"a deployment without its Cluster":           {change(deployment(ready, available), func(d *v1alpha1.MachineDeployment) { d.Namespace = "c2" }), Problem, v1alpha1.ReasonClusterNotFound, "kubectl hollow cluster join c2"},
+		"a deployment in deletion":                   {deleted(deployment(ready, available), time.Minute), InProgress, v1alpha1.ReasonDeleting, ""},
+		"a deployment stuck in deletion":             {deleted(deployment(ready, available), time.Hour), Problem, ReasonStuckDeletion, ""},
+		"a set of a deployment in rollout":           {change(machineSet(ready, unavailable), ownedByWorkers), Healthy, "", ""},
+		"a set of its own, not available":            {machineSet(ready, unavailable), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
+		"a cluster that is ready":                    {cluster(ready), Healthy, "", ""},
+		"a cluster that is not":                      {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonNeverSeen)), Problem, v1alpha1.ReasonNeverSeen, "kubectl hollow cluster list c1 -o wide"},
+		"a cluster that is being removed":            {deleted(cluster(ready), time.Second), Problem, ReasonBeingRemoved, ""},
+		"a cluster without status":                   {cluster(), Problem, ReasonNotObserved, ""},
+		"a cluster with undecodable parts":           {cluster(ready, is(v1alpha1.ClusterObjectsDecodedCondition, metav1.ConditionFalse, v1alpha1.ReasonUndecodable)), Problem, v1alpha1.ReasonUndecodable, "kubectl hollow cluster list"},
+		"a restored hub":                             {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHubRestored)), Problem, v1alpha1.ReasonHubRestored, "kubectl hollow cluster acknowledge c1"},
+		"a fleet that is ready":                      {fleet(ready, available), Healthy, "", ""},
+		"a fleet with a failed cluster":              {change(fleet(ready, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Failed = 1 }), Problem, ReasonClusters, "kubectl hollow fleet status fleet"},
+		"a fleet with a blocked cluster":             {change(fleet(rolling, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Blocked = 1 }), Problem, ReasonClusters, ""},
+		"a fleet that waits for approval":            {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), available), Waiting, v1alpha1.ReasonAwaitingApproval, "kubectl hollow rollout approve machinefleet fleet"},
+		"a fleet without clusters":                   {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNoClusterSelected), available), Problem, v1alpha1.ReasonNoClusterSelected, ""},
+		"a machine that is ready":                    {machine(v1alpha1.MachineRunning, ready), Healthy, "", ""},
+		"a stale machine":                            {machine(v1alpha1.MachineRunning, ready, is(v1alpha1.MachineStaleCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)), Problem, "Stale: " + v1alpha1.ReasonAgentSilent, ""},
+		"a machine that starts":                      {machine(v1alpha1.MachinePending, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonPodPending)), InProgress, v1alpha1.ReasonPodPending, ""},
+		"a machine that starts for an hour":          {machine(v1alpha1.MachinePending, old), Problem, ReasonTakesLong + ": " + v1alpha1.ReasonScalingUp, ""},
+		"a machine whose node fails":                 {machine(v1alpha1.MachineRunning, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady)), Problem, v1alpha1.ReasonNodeNotReady, ""},
+		"a machine that has failed":                  {machine(v1alpha1.MachineFailed, is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ErrorCreationTimeout)), Problem, v1alpha1.ErrorCreationTimeout, ""},
+		"a machine in an unknown phase":              {machine(v1alpha1.MachineUnknown, ready), Problem, v1alpha1.ReasonReady, ""},
+		"a machine without a phase":                  {machine("", ready), Problem, ReasonNotObserved, ""},
+		"a cordoned machine":                         {machine(v1alpha1.MachineRunning, ready, is(v1alpha1.MachineSchedulableCondition, metav1.ConditionFalse, v1alpha1.ReasonCordoned)), Waiting, v1alpha1.ReasonCordoned, ""},
+		"a drain that a budget forbids":              {deleted(machine(v1alpha1.MachineTerminating, ready, is(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget)), time.Minute), Problem, v1alpha1.ReasonMisconfiguredBudget, ""},
+		"a class":                                    {&v1alpha1.MachineClass{ObjectMeta: objectMeta("small")}, Healthy, "", ""},
+		"a load test that passed":                    {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadPassed, 0), Healthy, "", ""},
+		"a load test that missed":                    {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadMissed, 0), Problem, "VerdictFailed", "kubectl hollow loadtest report load"},
+		"a load test that is invalid":                {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadInvalid, 0), Problem, "VerdictInvalid", ""},
+		"a load test that runs":                      {loadTest(v1alpha1.LoadTestPhaseRunning, "", 0), InProgress, "Running", ""},
+		"a load test with failed clusters":           {loadTest(v1alpha1.LoadTestPhaseRunning, "", 1), Problem, ReasonFailed, ""},
+		"a load test that failed":                    {loadTest(v1alpha1.LoadTestPhaseFailed, "", 0), Problem, ReasonFailed, ""},
+		"a run that nobody looked at":                {&v1alpha1.LoadTestRun{ObjectMeta: objectMeta("run")}, Problem, ReasonNotObserved, ""},
+		"a Ready of a later spec":                    {change(deployment(ready, available), func(d *v1alpha1.MachineDeployment) { d.Status.Conditions[0].ObservedGeneration = 3 }), Problem, ReasonNotObserved, ""},
+		"an Available of another spec":               {change(deployment(ready, available), func(d *v1alpha1.MachineDeployment) { d.Status.Conditions[1].ObservedGeneration = 1 }), Problem, ReasonNotObserved, ""},
+		"a ready machine with an error":              {change(machine(v1alpha1.MachineRunning, ready), func(m *v1alpha1.Machine) { m.Status.ErrorMessage = "no" }), Problem, ReasonFailed, ""},
+		"a cluster with orphans":                     {change(cluster(ready), func(c *v1alpha1.Cluster) { c.Status.Orphans = &v1alpha1.Orphans{Nodes: 1} }), Waiting, ReasonOrphans, "kubectl hollow cluster list"},
+		"a cluster without orphans":                  {change(cluster(ready), func(c *v1alpha1.Cluster) { c.Status.Orphans = &v1alpha1.Orphans{} }), Healthy, "", ""},
+		"a load test that does not start":            {loadTest(v1alpha1.LoadTestPhasePreparing, "", 0, old), Problem, ReasonTakesLong + ": Preparing", ""},
+		"a load test that waits":                     {loadTest(v1alpha1.LoadTestPhasePending, "", 0, old), Problem, ReasonTakesLong + ": Pending", ""},
+		"a disruption that waits":                    {disruption(v1alpha1.NodeDisruptionPending, false), Waiting, "Pending", ""},
+		"a disruption that runs":                     {disruption(v1alpha1.NodeDisruptionRunning, false), InProgress, "Running", ""},
+		"a paused disruption":                        {disruption(v1alpha1.NodeDisruptionPaused, true), Paused, v1alpha1.ReasonPaused, "kubectl hollow disrupt resume"},
+		"a paused disruption whose Nodes still fail": {disruption(v1alpha1.NodeDisruptionRunning, true), InProgress, v1alpha1.ReasonPaused, ""},
+		"a paused fleet whose rollout has failed":    {change(fleet(rolling, available), func(f *v1alpha1.MachineFleet) { f.Spec.Paused, f.Status.Clusters.Failed = true, 1 }), Problem, ReasonClusters, ""},
+		"a disruption run that is not yet":           {&v1alpha1.NodeDisruptionRun{ObjectMeta: objectMeta("run")}, Problem, ReasonNotObserved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -154,11 +166,19 @@ func ownedByWorkers(set *v1alpha1.MachineSet) {
 	set.OwnerReferences = []metav1.OwnerReference{{Kind: MachineDeployment, Name: "workers", Controller: new(true)}}
 }
 
-func loadTest(phase v1alpha1.LoadTestPhase, verdict v1alpha1.LoadVerdict, failed int32) *v1alpha1.LoadTest {
+func loadTest(phase v1alpha1.LoadTestPhase, verdict v1alpha1.LoadVerdict, failed int32, conditions ...metav1.Condition) *v1alpha1.LoadTest {
 	object := objectMeta("load")
 	object.Namespace = ""
 	return &v1alpha1.LoadTest{ObjectMeta: object, Status: v1alpha1.LoadTestStatus{
-		ObservedGeneration: 2, Phase: phase, Verdict: verdict, Clusters: 2, Failed: failed, Message: "what is to be said", Conditions: []metav1.Condition{ready},
+		ObservedGeneration: 2, Phase: phase, Verdict: verdict, Clusters: 2, Failed: failed, Message: "what is to be said", Conditions: append(conditions, ready),
+	}}
+}
+
+func disruption(phase v1alpha1.NodeDisruptionRunPhase, paused bool) *v1alpha1.NodeDisruption {
+	object := objectMeta("outage")
+	object.Namespace = ""
+	return &v1alpha1.NodeDisruption{ObjectMeta: object, Spec: v1alpha1.NodeDisruptionSpec{Paused: paused}, Status: v1alpha1.NodeDisruptionStatus{
+		ObservedGeneration: 2, Phase: phase, Message: "what is to be said", Conditions: []metav1.Condition{ready},
 	}}
 }
 

@@ -31,12 +31,14 @@ func checkProgress(j *Judge, s *subject) *judgement {
 	case MachineClass:
 		return nil
 	case NodeDisruption, NodeDisruptionRun, LoadTest, LoadTestRun:
-		return s.judgePhase()
+		return j.judgePhase(s)
 	}
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	switch {
 	case s.kind == Machine:
 		return j.judgeMachine(s, ready)
+	case ready.Status == metav1.ConditionTrue && s.left != "":
+		return &judgement{Waiting, ReasonOrphans, s.left, s.GetCreationTimestamp()}
 	case ready.Status == metav1.ConditionTrue:
 		return nil
 	case s.kind == Cluster:
@@ -92,7 +94,7 @@ func judgeRunning(s *subject) *judgement {
 }
 
 // judgePhase is for what is carried out once. It is over when its phase says so and its condition Ready too.
-func (s *subject) judgePhase() *judgement {
+func (j *Judge) judgePhase(s *subject) *judgement {
 	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
 	found := &judgement{state: InProgress, reason: s.phase, message: s.message, since: ready.LastTransitionTime}
 	switch s.phase {
@@ -104,7 +106,11 @@ func (s *subject) judgePhase() *judgement {
 	case string(v1alpha1.NodeDisruptionPending):
 		if strings.HasPrefix(s.kind, NodeDisruption) {
 			found.state = Waiting
+			return found
 		}
+		return j.within(longestScaling, found)
+	case string(v1alpha1.LoadTestPhasePreparing), string(v1alpha1.LoadTestPrepared):
+		return j.within(longestScaling, found)
 	}
 	return found
 }

@@ -4,6 +4,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -41,8 +42,10 @@ type subject struct {
 	// phase, verdict and message are those of the status. failed counts the clusters that are.
 	phase, verdict, message string
 	failed                  string
-	paused                  bool
-	undecodable             string
+	// left is what nobody looks after in a cluster.
+	left        string
+	paused      bool
+	undecodable string
 }
 
 // subjectOf reads an object. It returns nil for one of another kind.
@@ -54,6 +57,7 @@ func subjectOf(object client.Object) *subject {
 	switch o := object.(type) {
 	case *v1alpha1.Cluster:
 		s.kind, s.conditions, s.observed = Cluster, o.Status.Conditions, o.Status.ObservedGeneration
+		s.left = describeOrphans(o.Status.Orphans)
 	case *v1alpha1.MachineFleet:
 		s.kind, s.conditions, s.observed = MachineFleet, o.Status.Conditions, o.Status.ObservedGeneration
 		s.paused, s.message, s.failed = o.Spec.Paused, o.Status.Message, brokenClusters(o)
@@ -64,7 +68,7 @@ func subjectOf(object client.Object) *subject {
 		s.kind, s.conditions, s.observed, s.cluster = MachineSet, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
 	case *v1alpha1.Machine:
 		s.kind, s.conditions, s.observed, s.cluster = Machine, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
-		s.phase = string(o.Status.Phase)
+		s.phase, s.failed = string(o.Status.Phase), cmp.Or(o.Status.ErrorMessage, o.Status.ErrorReason)
 	case *v1alpha1.MachineClass:
 		s.kind, s.tracked = MachineClass, false
 	default:
@@ -95,6 +99,15 @@ func subjectOfTest(s *subject, object client.Object) *subject {
 		return nil
 	}
 	return s
+}
+
+// describeOrphans counts what is in a cluster without a Machine.
+func describeOrphans(orphans *v1alpha1.Orphans) string {
+	if orphans == nil || orphans.Instances+orphans.Nodes+orphans.CertificateRequests == 0 {
+		return ""
+	}
+	return fmt.Sprintf("what has no Machine, and nobody looks after: %d pods, %d Nodes and %d certificate requests, such as %s: delete in the workload cluster what you do not need",
+		orphans.Instances, orphans.Nodes, orphans.CertificateRequests, cmp.Or(strings.Join(orphans.Names, ", "), "-"))
 }
 
 func failedClusters(failed, of int32) string {

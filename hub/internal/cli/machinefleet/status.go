@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,9 +26,10 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status NAME", Short: "Show how a MachineFleet is, cluster by cluster",
 		Long: `Show how a MachineFleet is: its message, the wave that is rolled out, and for each cluster its wave and group, how far it
-is with the present revision, the kubelet version that its MachineDeployment has, its Machines, and what is wrong.
+is with the current revision, the kubelet version that its MachineDeployment has, its Machines, and what is wrong. Clusters that have left the
+fleet, because their labels changed or their Cluster object was deleted, are listed with what is left there.
 
-The exit code is 1 when the fleet is not Ready.`,
+The exit code is 1 when the fleet is not Ready, and when Machines are left whose Cluster object is gone.`,
 		Example: `  kubectl hollow fleet status workers`,
 		Args:    cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.FleetKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -69,9 +71,13 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 	if len(preview.Windowless) > 0 {
 		hub.Note("Chosen by none of spec.maintenanceWindows, so upgraded at any time: %s", reconciler.ListFew(preview.Windowless))
 	}
-	if len(preview.Members) > 0 {
+	departed, err := preview.Departed(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(preview.Members)+len(departed) > 0 {
 		hub.Say("")
-		if err := output.Table(hub.Out, statusTable(preview, now)); err != nil {
+		if err := output.Table(hub.Out, statusTable(preview, departed, now)); err != nil {
 			return err
 		}
 	}
@@ -80,6 +86,9 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 	}
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return fmt.Errorf("machinefleet %s is not ready", name)
+	}
+	if lost := orphanedIn(departed); len(lost) > 0 {
+		return fmt.Errorf("machinefleet %s has left Machines that no agent looks after, in the namespaces of clusters that do not exist any more: %s", name, reconciler.ListFew(lost))
 	}
 	return nil
 }
@@ -97,20 +106,42 @@ func sayLast(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, c cl
 	return cmdutil.SayRollout(hub, output, &rollouts[len(rollouts)-1], false)
 }
 
-func statusTable(preview *fleet.Preview, now time.Time) *metav1.Table {
+// orphanedIn are the clusters whose object is gone and in which Machines of the fleet are left.
+func orphanedIn(departed []fleet.Departed) (names []string) {
+	for _, d := range departed {
+		if d.Orphaned {
+			names = append(names, d.Cluster)
+		}
+	}
+	return names
+}
+
+func statusTable(preview *fleet.Preview, departed []fleet.Departed, now time.Time) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Cluster", "Wave", "Group", "State", "Since", "Kubelet", "Machines", "Problem")}
 	for _, m := range preview.Members {
+		if slices.ContainsFunc(departed, func(d fleet.Departed) bool { return d.Cluster == m.Cluster.Name }) {
+			continue // It left in the middle of the rollout.
+		}
 		kubelet, machines, since := "-", "-", "-"
-		if d := m.Deployment; d != nil {
-			kubelet = cmp.Or(d.Spec.Template.Spec.Versions.Kubelet, "-")
-			machines = fmt.Sprintf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
+		if m.Deployment != nil {
+			kubelet, machines = describeMachines(m.Deployment)
 		}
 		if !m.Since.IsZero() {
 			since = duration.HumanDuration(max(now.Sub(m.Since), 0))
 		}
 		cmdutil.AddRows(table, m.Problems(), m.Cluster.Name, m.Wave, cmp.Or(m.Group, "-"), state(m), since, kubelet, machines)
 	}
+	for _, d := range departed {
+		kubelet, machines := describeMachines(d.Deployment)
+		cmdutil.AddRows(table, []string{d.Explain()}, d.Cluster, "-", "-", "Left", "-", kubelet, machines)
+	}
 	return table
+}
+
+// describeMachines is what a row has of a cluster's MachineDeployment.
+func describeMachines(d *v1alpha1.MachineDeployment) (kubelet, machines string) {
+	return cmp.Or(d.Spec.Template.Spec.Versions.Kubelet, "-"),
+		fmt.Sprintf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
 }
 
 // state is a word for how far a cluster is.

@@ -115,7 +115,7 @@ func frozen(conditions []metav1.Condition) string {
 // grow reads the objects below one.
 func grow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.Kind, name string) ([]*node, error) {
 	if kind == cmdutil.FleetKind {
-		return growFleet(ctx, c, name)
+		return growFleet(ctx, hub, c, name)
 	}
 	if kind == cmdutil.ClusterKind {
 		cluster := &v1alpha1.Cluster{}
@@ -124,21 +124,21 @@ func grow(ctx context.Context, hub *cmdutil.Hub, c client.Client, kind cmdutil.K
 		}
 		root := object("Cluster", name, cluster.Status.Conditions, "")
 		var err error
-		root.children, err = growDeployments(ctx, c, name, "")
+		root.children, err = growDeployments(ctx, hub, c, name, "")
 		return []*node{root}, err
 	}
 	namespace, err := hub.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	roots, err := growDeployments(ctx, c, namespace, name)
+	roots, err := growDeployments(ctx, hub, c, namespace, name)
 	if err == nil && len(roots) == 0 {
 		return nil, cmdutil.NotFound("machinedeployment %s does not exist%s", name, cmdutil.InNamespace(namespace))
 	}
 	return roots, err
 }
 
-func growFleet(ctx context.Context, c client.Client, name string) ([]*node, error) {
+func growFleet(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string) ([]*node, error) {
 	found, err := get(ctx, c, name)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func growFleet(ctx context.Context, c client.Client, name string) ([]*node, erro
 	if err := c.List(ctx, deployments, client.MatchingFields{"metadata.name": name}); err != nil {
 		return nil, fmt.Errorf("listing machinedeployments: %w", err)
 	}
-	if err := c.List(ctx, clusters); err != nil {
+	if err := hub.ListKnown(ctx, c, clusters); err != nil {
 		return nil, fmt.Errorf("listing clusters: %w", err)
 	}
 	byName := map[string]*v1alpha1.Cluster{}
@@ -165,7 +165,7 @@ func growFleet(ctx context.Context, c client.Client, name string) ([]*node, erro
 		if cluster := byName[deployment.Namespace]; cluster != nil {
 			branch = object("Cluster", cluster.Name, cluster.Status.Conditions, "")
 		}
-		if branch.children, err = growDeployments(ctx, c, deployment.Namespace, name); err != nil {
+		if branch.children, err = growDeployments(ctx, hub, c, deployment.Namespace, name); err != nil {
 			return nil, err
 		}
 		root.children = append(root.children, branch)
@@ -174,10 +174,10 @@ func growFleet(ctx context.Context, c client.Client, name string) ([]*node, erro
 }
 
 // growDeployments reads the MachineDeployments of a namespace, or the one of that name, with all that is below them.
-func growDeployments(ctx context.Context, c client.Client, namespace, name string) ([]*node, error) {
+func growDeployments(ctx context.Context, hub *cmdutil.Hub, c client.Client, namespace, name string) ([]*node, error) {
 	deployments, sets, machines := &v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineSetList{}, &v1alpha1.MachineList{}
 	for what, list := range map[string]client.ObjectList{"machinedeployments": deployments, "machinesets": sets, "machines": machines} {
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := hub.ListKnown(ctx, c, list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}

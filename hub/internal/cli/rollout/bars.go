@@ -46,7 +46,7 @@ func (b *bars) fleet(fleet *v1alpha1.MachineFleet, now progress) {
 			text += fmt.Sprintf(", %d %s", part.count, part.what)
 		}
 	}
-	b.text = now.text
+	b.text = now.line()
 	b.all.Show(int64(counts.Updated), int64(total(counts)), now.done, text)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -98,9 +97,6 @@ func stateOf(of *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) 
 		state.text = "rolling back, " + progressOf(deployment).text
 	case plan.Progressing:
 		state.text = progressOf(deployment).text
-		if meta.IsStatusConditionTrue(deployment.Status.Conditions, v1alpha1.FrozenCondition) {
-			state.text = "frozen: " + state.text
-		}
 	}
 	return state, true
 }
@@ -113,9 +109,9 @@ type lines struct {
 }
 
 func (l *lines) fleet(_ *v1alpha1.MachineFleet, now progress) {
-	if now.text != l.last {
-		l.subject.printf("%s", now.text)
-		l.last = now.text
+	if line := now.line(); line != l.last {
+		l.subject.printf("%s", line)
+		l.last = line
 	}
 }
 

@@ -53,6 +53,9 @@ func command(hub *cmdutil.Hub, template *cobra.Command, kinds []cmdutil.Kind, co
 
 // find reads the object that args name.
 func find(ctx context.Context, hub *cmdutil.Hub, kinds []cmdutil.Kind, connect func() (client.WithWatch, error), command *cobra.Command, args []string) (*subject, error) {
+	if err := refuseMachineSets(command, args); err != nil {
+		return nil, err
+	}
 	kind, name, err := cmdutil.Object(command, args, kinds...)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package rollout
 import (
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,6 +22,16 @@ func refusalOf(name string, conditions []metav1.Condition) error {
 		return cmdutil.Refusal("%s does not roll out: %s", name, progressing.Message)
 	}
 	return nil
+}
+
+// refuseMachineSets explains what to use in place of a command that takes no MachineSets.
+func refuseMachineSets(command *cobra.Command, args []string) error {
+	kind, name, err := cmdutil.Object(command, args, cmdutil.SetKind)
+	if err != nil || kind != cmdutil.SetKind {
+		return nil
+	}
+	return cmdutil.Usage("machineset %s: a MachineSet does not roll out: its template is for Machines that it creates later. Name the MachineDeployment that owns it, "+
+		"which kubectl hollow fleet tree cluster/CLUSTER shows. Of one without an owner, delete the Machines: it creates them from its current template", name)
 }
 
 // withReason adds to how a rollout is why the object is not Ready, if it says so.

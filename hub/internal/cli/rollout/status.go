@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,10 @@ stop the rollout.
 The exit code is 5 when the rollout makes no progress for longer than spec.progressDeadlineSeconds, when more clusters of a
 MachineFleet have failed than its strategy allows, when it was aborted or rolled back, or when the rollout is not complete after
 --timeout. It is 4 when it cannot continue until a user changes something: the object is Stalled or paused, for instance because a
-cluster does not support the kubelet version or a MachineClass is missing.`,
+cluster does not support the kubelet version or a MachineClass is missing.
+
+A rollout that is frozen, or that waits for an approval, a maintenance window or a cluster, is not over: the command says why at once, and
+waits for as long as --timeout allows; without --timeout until somebody ends it. It also says when the hub does not work.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
@@ -36,7 +40,7 @@ cluster does not support the kubelet version or a MachineClass is missing.`,
 	}, both, func(ctx context.Context, s *subject) ([]cmdutil.Fact, error) {
 		if !follow {
 			progress := s.progress()
-			s.printf("%s", progress.text)
+			s.printf("%s", progress.line())
 			return nil, progress.err
 		}
 		return nil, s.follow(ctx, timeout)
@@ -48,10 +52,21 @@ cluster does not support the kubelet version or a MachineClass is missing.`,
 
 // progress is how a rollout is.
 type progress struct {
+	// text is made of fixed words, reasons and counts: it may be written to a terminal as it is.
 	text string
+	// why is a message of the object, if there is more to say.
+	why  string
 	done bool
 	// err ends the waiting.
 	err error
+}
+
+// line is the progress with its reason.
+func (p progress) line() string {
+	if p.why == "" {
+		return p.text
+	}
+	return p.text + ": " + p.why
 }
 
 func (s *subject) progress() progress {
@@ -68,6 +83,7 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 		limited, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
+	defer s.hub.NoteStoppedHub(limited, s.client)()
 	var err error
 	if s.fleet != nil {
 		err = s.followFleet(limited)
@@ -81,7 +97,7 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.arguments())
 		return err
 	}
-	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.withReason(s.progress().text))
+	return cmdutil.Timeout("%s has not rolled out within %s: %s", s.name(), timeout, s.withReason(s.progress().line()))
 }
 
 func (s *subject) followDeployment(ctx context.Context) error {
@@ -90,19 +106,22 @@ func (s *subject) followDeployment(ctx context.Context) error {
 		func(deployment *v1alpha1.MachineDeployment) (bool, error) {
 			s.deployment = deployment
 			now := progressOf(deployment)
-			if now.text != last {
-				s.printf("%s", now.text)
-				last = now.text
+			if line := now.line(); line != last {
+				s.printf("%s", line)
+				last = line
 			}
 			return now.done, now.err
 		})
 }
 
+// notObserved is how a rollout is that the hub has not looked at.
+const notObserved = "waiting for the hub to observe the current spec"
+
 // progressOf reads it from the status; a status that is older than the spec says nothing.
 func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 	status := &deployment.Status
-	if status.ObservedGeneration < deployment.Generation {
-		return progress{text: "waits for the hub to look at its present spec"}
+	if status.ObservedGeneration != deployment.Generation {
+		return progress{text: notObserved}
 	}
 	want := int32(1)
 	if deployment.Spec.Replicas != nil {
@@ -123,29 +142,46 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 		return progress{text: "is paused, " + updated, err: cmdutil.Refusal("machinedeployment %s does not roll out: it is paused: kubectl hollow rollout resume machinedeployment %s -n %s",
 			deployment.Name, deployment.Name, deployment.Namespace)}
 	}
-	switch held := heldUp(deployment, updated); {
+	switch held, why := explainWaiting(deployment, updated); {
 	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
+		if unknown := unknownNow(deployment); unknown != "" {
+			return progress{text: updated + ", whether they are available is not known", why: unknown}
+		}
 		return progress{text: "has rolled out: " + updated + ", all available", done: true}
 	case held != "":
-		return progress{text: held}
+		return progress{text: held, why: why}
 	case status.UpdatedReplicas < want:
 		return progress{text: updated}
 	case status.Replicas > status.UpdatedReplicas:
-		return progress{text: fmt.Sprintf("%s, %d old machine(s) still to be deleted", updated, status.Replicas-status.UpdatedReplicas)}
+		return progress{text: fmt.Sprintf("%s, %s still to be deleted", updated, cmdutil.Count(int(status.Replicas-status.UpdatedReplicas), "old machine"))}
 	}
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
 }
 
-// heldUp says what keeps a rollout from going on; empty if nothing does.
-func heldUp(deployment *v1alpha1.MachineDeployment, updated string) string {
+// explainWaiting says what keeps a rollout from going on; empty if nothing does.
+func explainWaiting(deployment *v1alpha1.MachineDeployment, updated string) (text, why string) {
 	conditions := deployment.Status.Conditions
 	frozen := meta.FindStatusCondition(conditions, v1alpha1.FrozenCondition)
 	progressing := meta.FindStatusCondition(conditions, v1alpha1.ProgressingCondition)
 	switch {
 	case frozen != nil && frozen.Status == metav1.ConditionTrue:
-		return fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated)
-	case progressing != nil && progressing.Reason == v1alpha1.ReasonAwaitingSurge:
-		return "waits: " + progressing.Message
+		return fmt.Sprintf("is frozen (%s), %s", frozen.Reason, updated), frozen.Message
+	case progressing != nil && slices.Contains(awaited, progressing.Reason):
+		return fmt.Sprintf("waits (%s), %s", progressing.Reason, updated), progressing.Message
 	}
-	return ""
+	return "", ""
+}
+
+// awaited are the reasons for which a rollout waits for somebody, by their condition Progressing.
+var awaited = []string{
+	v1alpha1.ReasonAwaitingSurge, v1alpha1.ReasonAwaitingRequest, v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOutsideMaintenanceWindow,
+}
+
+// unknownNow says why the status, which is what was known last, may not be how the Machines are; empty if it is.
+func unknownNow(deployment *v1alpha1.MachineDeployment) string {
+	ready := meta.FindStatusCondition(deployment.Status.Conditions, v1alpha1.ReadyCondition)
+	if ready == nil || ready.Status != metav1.ConditionUnknown {
+		return ""
+	}
+	return ready.Reason + ": " + ready.Message
 }

@@ -1,0 +1,103 @@
+package cmdutil
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// UnknownVersion is the version of a hub that does not tell it.
+const UnknownVersion = "unknown"
+
+// HubState is what the Lease of the hub says of it.
+type HubState struct {
+	Version, Holder string
+	// Renewed is how long ago the Lease was renewed.
+	Renewed time.Duration
+	// Problem says why the hub does not work; empty if it does.
+	Problem string
+}
+
+// ReadHubState reads the Lease that the working hub renews.
+func ReadHubState(ctx context.Context, c client.Reader, now time.Time) (HubState, error) {
+	lease := &coordinationv1.Lease{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		return HubState{}, fmt.Errorf("reading the Lease of the hub: %w", err)
+	}
+	if apierrors.IsNotFound(err) {
+		return HubState{Version: UnknownVersion, Problem: "no hub has ever held a Lease here: start one"}, nil
+	}
+	return StateOfLease(lease, now), nil
+}
+
+// StateOfLease allows for twice the duration of the Lease: the clocks of hub and user may differ.
+func StateOfLease(lease *coordinationv1.Lease, now time.Time) HubState {
+	state := HubState{Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Version: UnknownVersion}
+	if version := lease.Labels[v1alpha1.VersionLabel]; version != "" {
+		state.Version = strings.ReplaceAll(version, "_", "+")
+	}
+	if state.Holder == "" || lease.Spec.RenewTime == nil {
+		state.Problem = "no hub holds the Lease: the last one has stopped: start one"
+		return state
+	}
+	age, grace := now.Sub(lease.Spec.RenewTime.Time), 2*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second
+	state.Renewed = max(age, 0)
+	switch {
+	case age > grace:
+		state.Problem = fmt.Sprintf("the hub %s has not renewed its Lease for %s: it has stopped, hangs, or does not reach its API server", state.Holder, age.Round(time.Second))
+	case age < -grace: // A hub that has stopped would seem to work for so long.
+		state.Problem = fmt.Sprintf("whether the hub %s works is not known: it renewed its Lease %s in the future: set the clock of this machine or of the hub's", state.Holder, (-age).Round(time.Second))
+	}
+	return state
+}
+
+// hubGlance is how often a command that waits looks whether the hub still works.
+const hubGlance = 10 * time.Second
+
+// DescribeStoppedHub says that the hub does not work, for a command that has waited for it in vain. It is otherwise if the hub works, or if
+// that cannot be read.
+func DescribeStoppedHub(ctx context.Context, c client.Reader, otherwise string) string {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), completionTimeout)
+	defer cancel()
+	state, err := ReadHubState(asking, c, time.Now())
+	if err != nil || state.Problem == "" {
+		return otherwise
+	}
+	return "the hub does not work: " + state.Problem
+}
+
+// NoteStoppedHub notes at once, and whenever that changes until ctx ends, that the hub does not work: what a command waits for does not
+// happen then. The caller calls the function that it returns when it waits no more.
+func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		stopped := false
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			problem := DescribeStoppedHub(ctx, c, "")
+			switch {
+			case ctx.Err() != nil:
+			case problem != "" && !stopped:
+				h.Note("Nothing happens for now: %s", problem)
+			case problem == "" && stopped:
+				h.Note("The hub works again.")
+			}
+			stopped = problem != ""
+		}, hubGlance)
+	})
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}

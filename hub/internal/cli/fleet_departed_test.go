@@ -1,0 +1,37 @@
+package cli_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// A cluster that has left its fleet, and one whose Cluster object is gone, are named with what is left there.
+func TestFleetStatusNamesClustersThatHaveLeft(t *testing.T) {
+	f := newFleetFixture(t)
+	f.settle()
+	f.Expect(f.succeeds("fleet status NAME")).NotTo(ContainSubstring(" Left "))
+
+	left := f.clusters[0]
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: left.Name}, left)).To(Succeed())
+	left.Labels = nil
+	f.Expect(f.client.Update(t.Context(), left)).To(Succeed())
+	f.reconcile()
+	out := f.succeeds("fleet status NAME")
+	f.Expect(out).To(MatchRegexp(left.Name + ` +- +- +Left +- +v1.36.2 .* the fleet does not choose it any more; left there: MachineDeployment ` + f.name + ` with 2 of its Machines`))
+
+	f.Expect(f.client.Delete(t.Context(), left)).To(Succeed())
+	f.reconcile()
+	out = f.stops(1, "has left Machines that no agent looks after, in the namespaces of clusters that do not exist any more: "+left.Name, "fleet status NAME")
+	f.Expect(out).To(MatchRegexp(left.Name + ` +- .* Left .*2 of its Machines, which is left in its namespace: kubectl hollow cluster join ` + left.Name))
+
+	// What another fleet of the same name had is not this one's.
+	other := &v1alpha1.MachineDeployment{}
+	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Namespace: left.Name, Name: f.name}, other)).To(Succeed())
+	other.Annotations[v1alpha1.FleetRecordAnnotation] = `{"fleet":"` + f.name + `","uid":"another"}`
+	f.Expect(f.client.Update(t.Context(), other)).To(Succeed())
+	f.Expect(f.succeeds("fleet status NAME")).NotTo(ContainSubstring(" Left "))
+}
