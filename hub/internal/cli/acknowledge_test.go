@@ -38,7 +38,7 @@ func TestAcknowledgeIsForWhatTheAgentHasFound(t *testing.T) {
 	f.Expect(r.out).To(MatchRegexp(`^cluster.hollowfleet.io/` + f.name + ` acknowledged by \S+ \(finding 0123456789ab\)\n$`))
 	f.Expect(r.errOut).To(And(
 		ContainSubstring("Finding 0123456789ab of the agent of cluster "+f.name+": HubRestored\n  the hub has gone back in time"),
-		ContainSubstring("This hub has 0 Machine(s)")))
+		ContainSubstring("This hub has 0 Machines")))
 	f.Expect(f.cluster().Annotations).To(And(
 		HaveKeyWithValue(v1alpha1.AcknowledgeHubAnnotation, "0123456789ab"),
 		HaveKeyWithValue(v1alpha1.AcknowledgeHubUserAnnotation, Not(BeEmpty()))))

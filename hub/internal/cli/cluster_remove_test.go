@@ -23,7 +23,7 @@ func TestRemoveLeavesMachines(t *testing.T) {
 	r := f.hollow("cluster remove NAME --yes")
 	f.Expect(r.code).To(Equal(0), r.errOut)
 	f.Expect(r.out).To(ContainSubstring("cluster.hollowfleet.io/" + f.name + " removed"))
-	f.Expect(r.errOut).To(ContainSubstring("1 Machine(s) stay"))
+	f.Expect(r.errOut).To(ContainSubstring("1 Machine left"))
 	f.Expect(f.tokens()).To(BeEmpty())
 	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 	f.Expect(machine.DeletionTimestamp).To(BeNil())

@@ -211,7 +211,7 @@ func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
 	f.succeeds("cluster join NAME")
 	f.succeeds("cluster join NAME")
 	f.Expect(f.tokens()).To(HaveLen(2))
-	f.Expect(f.succeeds("cluster deny NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + " denied\n2 join token(s) deleted\nits agent has no access any more\n"))
+	f.Expect(f.succeeds("cluster deny NAME")).To(Equal("cluster.hollowfleet.io/" + f.name + " denied\n2 join tokens deleted\nits agent has no access any more\n"))
 	f.Expect(f.tokens()).To(BeEmpty())
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceDenied))
 	f.Expect(f.succeeds("cluster deny NAME")).To(ContainSubstring("was denied already"))

@@ -39,7 +39,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	f.revisions("v1.35.2", "v1.36.2")
 	f.unchanged(map[string]string{
 		"cluster accept NAME --wait":                             "cluster.hollowfleet.io/" + f.name + " accepted",
-		"cluster deny NAME --end-watches":                        "1 join token(s) deleted",
+		"cluster deny NAME --end-watches":                        "1 join token deleted",
 		"cluster remove NAME":                                    "cluster.hollowfleet.io/" + f.name + " removed",
 		"freeze cluster NAME --reason x":                         "frozen by admin",
 		"freeze machinedeployment workers -n NAME":               "frozen by admin",
@@ -177,7 +177,7 @@ func TestWhoRemovesFinalizersIsToldOfMachinesAndLoadTestRuns(t *testing.T) {
 	var out bytes.Buffer
 	line := []string{"cluster", "remove-finalizers", f.name, "--kubeconfig", environment.Cluster.AdminKubeconfig()}
 	f.Expect(cli.Execute(t.Context(), line, genericiooptions.IOStreams{In: screen.file, Out: &out, ErrOut: &out})).To(Equal(4), out.String)
-	f.Expect(out.String()).To(And(ContainSubstring("Give up 1 Machine(s) and 1 LoadTestRun(s) of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
+	f.Expect(out.String()).To(And(ContainSubstring("Give up 1 Machine and 1 LoadTestRun of namespace "+f.name+"?"), ContainSubstring("keep their finalizers")))
 	f.succeeds("cluster remove-finalizers NAME --yes")
 }
 

@@ -79,7 +79,7 @@ func TestARolloutOfAFleetIsRetried(t *testing.T) {
 
 	f.Expect(f.succeeds("rollout retry fleet/NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(f.spec().RetriedAt).To(BeNil())
-	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("is begun again in 1 cluster(s)"))
+	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("starts again in 1 cluster"))
 	first := f.spec().RetriedAt
 	f.Expect(f.spec().AbortedRevision).To(BeEmpty())
 	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("is begun again"))

@@ -19,6 +19,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/health"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 // mostRows is how many objects of a kind the table shows. JSON has all.
@@ -94,7 +95,22 @@ func look(ctx context.Context, hub *cmdutil.Hub, timeout time.Duration) (*fleet,
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	started := time.Now()
-	f, err := observeFleet(limited, c, started)
+	type observed struct {
+		*fleet
+		err error
+	}
+	seen := make(chan observed, 1)
+	go func() {
+		f, err := observeFleet(limited, c, started)
+		seen <- observed{f, err}
+	}()
+	var f *fleet
+	select {
+	case found := <-seen:
+		f, err = found.fleet, found.err
+	case <-limited.Done(): // Asking for the kinds of an API server has no context, and may take longer.
+		err = limited.Err()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -259,7 +275,7 @@ func (f *fleet) verdict() error {
 		case count.NotLookedAt != "":
 			missing = append(missing, count.Kind)
 		case count.Problems > 0:
-			problems = append(problems, fmt.Sprintf("%d of %s", count.Problems, health.Counted(count.Total, count.Kind)))
+			problems = append(problems, fmt.Sprintf("%d of %s", count.Problems, plural.Count(count.Total, count.Kind)))
 		}
 	}
 	unseen := strings.Join(append(missing, forbidden...), ", ")

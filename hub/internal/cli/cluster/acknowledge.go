@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 const acknowledgeLong = `Let a cluster's agent work for this hub, after it found the hub to be another than the one that it knew: its Cluster
@@ -110,7 +111,7 @@ func describeFinding(hub *cmdutil.Hub, cluster *v1alpha1.Cluster, machines int) 
 		reason, message = frozen.Reason, frozen.Message
 	}
 	hub.Note("Finding %s of the agent of cluster %s: %s\n  %s", cluster.Status.UnacknowledgedHub, cluster.Name, reason, message)
-	hub.Note("This hub has %d Machine(s) of the cluster. Once it is acknowledged, the agent goes by them; it deletes nothing because a Machine is missing.", machines)
+	hub.Note("This hub has %s of the cluster. Once it is acknowledged, the agent goes by them; it deletes nothing because a Machine is missing.", plural.Count(machines, "Machine"))
 }
 
 // agentFrozen is what the agent says of its being frozen.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
@@ -154,7 +155,7 @@ func decide(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string,
 func deleteTokens(ctx context.Context, hub *cmdutil.Hub, c client.Client, name string) error {
 	deleted, err := joining.DeleteTokens(ctx, c, name)
 	if deleted > 0 {
-		hub.Say("%d join token(s) deleted", deleted)
+		hub.Say("%s deleted", plural.Count(deleted, "join token"))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 const removeFinalizersLong = `Take the agent's finalizers off the Machines and LoadTestRuns of a namespace that is being deleted, so that its deletion ends.
@@ -80,8 +81,8 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		return err
 	}
 	if !o.yes && !o.dryRun.Active() {
-		question := fmt.Sprintf("Give up %d Machine(s) and %d LoadTestRun(s) of namespace %s? In the workload cluster the pods and Nodes of the Machines stay,"+
-			" and so do the namespaces that the LoadTestRuns made, with their pods.", len(machines), len(runs), name)
+		question := fmt.Sprintf("Give up %s and %s of namespace %s? In the workload cluster the pods and Nodes of the Machines stay,"+
+			" and so do the namespaces that the LoadTestRuns made, with their pods.", plural.Count(len(machines), "Machine"), plural.Count(len(runs), "LoadTestRun"), name)
 		if err := hub.Confirm(question, "removing finalizers in namespace "+name, "the Machines and LoadTestRuns of namespace "+name+" keep their finalizers"); err != nil {
 			return err
 		}

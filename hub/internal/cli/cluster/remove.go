@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 const removeLong = `Remove a cluster from the fleet: delete its Cluster object and its join tokens, which ends its agent's access.
@@ -66,7 +67,7 @@ func newRemove(hub *cmdutil.Hub) *cobra.Command {
 			}
 			total := len(machines.Items)
 			if !yes && !dryRun.Active() {
-				question := fmt.Sprintf("Remove cluster %s? Its agent loses its access; its %d Machine(s) and their Nodes stay.", cluster.Name, total)
+				question := fmt.Sprintf("Remove cluster %s? Its agent loses its access; its %s and their Nodes stay.", cluster.Name, plural.Count(total, "Machine"))
 				if err := hub.Confirm(question, "removing cluster "+cluster.Name, "cluster "+cluster.Name+" was not removed"); err != nil {
 					return err
 				}
@@ -106,7 +107,7 @@ func remove(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, cluster *
 	}
 	hub.Say("cluster.hollowfleet.io/%s removed", cluster.Name)
 	if machines > 0 {
-		hub.Note("%d Machine(s) stay in namespace %s, and their Nodes in the workload cluster: see kubectl hollow cluster remove --help", machines, cluster.Name)
+		hub.Note("%s left in namespace %s, and their Nodes in the workload cluster: see kubectl hollow cluster remove --help", plural.Count(machines, "Machine"), cluster.Name)
 	}
 	return nil
 }

@@ -9,15 +9,18 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -79,11 +82,31 @@ func (h *Hub) Client() (client.WithWatch, error) {
 	if err := placement.AddToScheme(known); err != nil {
 		return nil, fmt.Errorf("registering Placements: %w", err)
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: known})
+	mapper, err := newMapper(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the hub: %w", err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the hub: %w", err)
 	}
 	return undecodable.WithWatch(c), nil
+}
+
+// longestDiscovery bounds each question for the kinds of the hub's API server, which no context ends.
+const longestDiscovery = 30 * time.Second
+
+// newMapper returns what finds the kinds of the hub's API server, and gives up on one that hangs.
+func newMapper(config *rest.Config) (meta.RESTMapper, error) {
+	bounded := rest.CopyConfig(config)
+	if bounded.Timeout == 0 {
+		bounded.Timeout = longestDiscovery
+	}
+	asking, err := rest.HTTPClientFor(bounded)
+	if err != nil {
+		return nil, err
+	}
+	return apiutil.NewDynamicRESTMapper(bounded, asking)
 }
 
 // Namespace is that of --namespace, else that of the kubeconfig's context.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 // Kinds are those that are judged, in the order in which a status shows them.
@@ -178,7 +179,7 @@ func (r *Report) Rows(limit int) (rows []Finding, more []string) {
 	}
 	for _, kind := range Kinds {
 		if left[kind.Kind] > 0 {
-			more = append(more, Counted(left[kind.Kind], kind.Kind))
+			more = append(more, plural.Count(left[kind.Kind], kind.Kind))
 		}
 	}
 	return rows, more
@@ -188,7 +189,7 @@ func orphaned(cluster string, kinds map[string]int) Finding {
 	var parts []string
 	for _, kind := range Kinds {
 		if kinds[kind.Kind] > 0 {
-			parts = append(parts, Counted(kinds[kind.Kind], kind.Kind))
+			parts = append(parts, plural.Count(kinds[kind.Kind], kind.Kind))
 		}
 	}
 	return Finding{
@@ -205,17 +206,6 @@ func sorted[T any](of map[string]T) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// Counted is a number of objects of a kind.
-func Counted(n int, kind string) string {
-	switch {
-	case n == 1:
-		return "1 " + kind
-	case strings.HasSuffix(kind, "s"):
-		return fmt.Sprintf("%d %ses", n, kind)
-	}
-	return fmt.Sprintf("%d %ss", n, kind)
 }
 
 // resource is a kind as it is written on the command line.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 // The kinds that are judged.
@@ -114,7 +115,7 @@ func failedClusters(failed, of int32) string {
 	if failed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("failed in %d of %d clusters", failed, of)
+	return fmt.Sprintf("failed in %d of %s", failed, plural.Count(int(of), "cluster"))
 }
 
 // brokenClusters counts the clusters of a fleet in which something is wrong, whatever its conditions say: a rollout may go on
@@ -135,7 +136,7 @@ func brokenClusters(fleet *v1alpha1.MachineFleet) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d clusters: %s", counts.Selected, strings.Join(parts, ", "))
+	return fmt.Sprintf("of %s: %s", plural.Count(int(counts.Selected), "cluster"), strings.Join(parts, ", "))
 }
 
 // parent is the controller of an object as "Kind/name"; empty for none.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
@@ -67,7 +68,7 @@ func (o *upOptions) populate(ctx context.Context) error {
 		if err := awaitMachines(ctx, c, name, int32(o.machines)); err != nil {
 			return fmt.Errorf("waiting for the machines of cluster %s: %w", name, err)
 		}
-		o.printf("  %s: %d machine(s) ready", name, o.machines)
+		o.printf("  %s: %s ready", name, plural.Count(o.machines, "machine"))
 	}
 	return awaitCounts(ctx, c, names, int32(o.machines))
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
@@ -156,6 +157,9 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	if err := checkOpenFiles(); err != nil {
+		return err
+	}
 	owner, err := ownerOf(o.owner)
 	if err != nil {
 		return err
@@ -171,7 +175,7 @@ func (o *upOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.printf("Starting a hub and %d workload cluster(s) in %s", o.clusters, o.dir)
+	o.printf("Starting a hub and %s in %s", plural.Count(o.clusters, "workload cluster"), o.dir)
 	if shortage := inotifyShortage("/proc", o.clusters); shortage != "" {
 		fmt.Fprintln(o.hub.ErrOut, shortage)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 )
 
@@ -45,8 +46,8 @@ func (s *subject) retry(ctx context.Context, now time.Time) error {
 	if err := s.change(ctx, func() { retry(s.fleet, now) }); err != nil {
 		return err
 	}
-	s.printf("retried: revision %s is begun again in %d cluster(s) that failed or were rolled back; %d wait by the spec as it is now",
-		revision, counts.Failed+counts.RollingBack+counts.RolledBack, counts.Waiting)
+	s.printf("retried: revision %s starts again in %s that failed or were rolled back; %d wait by the spec as it is now", revision,
+		plural.Count(int(counts.Failed+counts.RollingBack+counts.RolledBack), "cluster"), counts.Waiting)
 	if s.fleet.Spec.Paused {
 		s.hub.Note("It is paused: nothing is begun until kubectl hollow rollout resume %s", s.arguments())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 )
 
 func newStatus(hub *cmdutil.Hub) *cobra.Command {
@@ -153,7 +154,7 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 	case status.UpdatedReplicas < want:
 		return progress{text: updated}
 	case status.Replicas > status.UpdatedReplicas:
-		return progress{text: fmt.Sprintf("%s, %s still to be deleted", updated, cmdutil.Count(int(status.Replicas-status.UpdatedReplicas), "old machine"))}
+		return progress{text: fmt.Sprintf("%s, %s still to be deleted", updated, plural.Count(int(status.Replicas-status.UpdatedReplicas), "old machine"))}
 	}
 	return progress{text: fmt.Sprintf("%s, %d available", updated, status.AvailableReplicas)}
 }

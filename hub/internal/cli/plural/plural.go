@@ -1,4 +1,5 @@
-package cmdutil
+// Package plural writes numbers of things.
+package plural
 
 import (
 	"fmt"
