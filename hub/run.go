@@ -83,6 +83,9 @@ func Run(ctx context.Context, options Options) error {
 			return err
 		}
 	}
+	if err := telemetry.RegisterBuildInfo(metrics.Registry, "hub", version.Here()); err != nil {
+		return err
+	}
 	tracker := undecodable.NewTracker("hollowfleet_hub_undecodable_objects", metrics.Registry)
 	exporter, err := telemetry.New(ctx, options.Tracing, telemetry.Here("hollowfleet-hub", version.Here()), metrics.Registry, options.Logger.WithName("tracing"))
 	if err != nil {
@@ -102,7 +105,6 @@ func Run(ctx context.Context, options Options) error {
 	if err := served.addTo(hub); err != nil {
 		return err
 	}
-	defer freeze.ServeMetrics(hub.GetClient())()
 	options.Logger.Info("Starting hub", "server", options.Config.Host)
 	if err := hub.Start(ctx); err != nil {
 		return fmt.Errorf("running the hub: %w", err)
@@ -238,6 +240,9 @@ func addControllers(hub manager.Manager, options Options, tracker *undecodable.T
 	if err != nil {
 		return err
 	}
+	if err := addMetrics(hub, fleets); err != nil {
+		return err
+	}
 	for _, setup := range append(tests,
 		clusters.SetupWithManager, requests.SetupWithManager, sets.SetupWithManager, deployments.SetupWithManager, fleets.SetupWithManager,
 		autoscaler.SetupWithManager, machine.SetupWithManager, managedcluster.Setup(recorder, now), clusterprofile.Setup(options.Namespace, recorder, now),
@@ -259,6 +264,21 @@ func leads(lease *leader.Lease) func(context.Context) (time.Time, error) {
 		return nil
 	}
 	return lease.HeldUntil
+}
+
+// addMetrics shows Prometheus what is in the cache while the hub leads: one that stands by or was deposed has nothing to say.
+func addMetrics(hub manager.Manager, fleets *fleet.Controller) error {
+	serve := manager.RunnableFunc(func(ctx context.Context) error {
+		defer cluster.ServeMetrics(hub.GetClient())()
+		defer freeze.ServeMetrics(hub.GetClient())()
+		defer fleets.ServeMetrics()()
+		<-ctx.Done()
+		return nil
+	})
+	if err := hub.Add(serve); err != nil {
+		return fmt.Errorf("adding the metrics: %w", err)
+	}
+	return nil
 }
 
 // testControllers are those that let Nodes fail and load clusters.

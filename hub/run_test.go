@@ -126,7 +126,7 @@ func TestHubFreezesASurplusAndThawsByItself(t *testing.T) {
 	}
 	r.Eventually(frozen).WithArguments(true).WithTimeout(time.Minute).Should(Succeed())
 	r.order(deployment, nil)
-	r.Expect(r.measured()).To(MatchRegexp(`hollowfleet_frozen{reason="Overshoot",scope="machinedeployment"} 1`))
+	r.Expect(r.measured()).To(MatchRegexp(`hollowfleet_hub_frozen_objects{kind="MachineDeployment",reason="Overshoot"} 1`))
 	left := len(hubtest.Machines(t, r.direct, set.Namespace))
 	r.Consistently(func(g Gomega) {
 		frozen(g, true)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
@@ -111,7 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *v1alpha1.Cluster) (
 	}
 	decoded(cluster, c.Undecodable.In(cluster.Name), now)
 	report(cluster, namespace, heard, now)
-	publish(cluster)
+	clustermetrics.Preset(cluster.Name)
 	c.emitEvents(before, cluster)
 	var next reconciler.Next
 	if !equality.Semantic.DeepEqual(before, &cluster.Status) {
@@ -155,7 +156,7 @@ func (c *Controller) finish(ctx context.Context, cluster *v1alpha1.Cluster) erro
 	}
 	c.heartbeats.forget(cluster.Name)
 	c.Agents.Forget(cluster.Name)
-	unpublish(cluster.Name)
+	clustermetrics.Forget(cluster.Name)
 	return nil
 }
 

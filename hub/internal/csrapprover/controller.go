@@ -210,11 +210,29 @@ func emitEvent(recorder events.EventRecorder, cluster *v1alpha1.Cluster, csr *ce
 }
 
 var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "hollowfleet_hub_csr_total",
+	Name: "hollowfleet_hub_certificate_requests_total",
 	Help: "Looks at certificate requests of agents, by decision (Approved, Denied, Waiting, Left) and reason. A request that waits is counted at every look.",
 }, []string{"decision", "reason"})
 
-func init() { metrics.Registry.MustRegister(decisions) }
+func init() {
+	metrics.Registry.MustRegister(decisions)
+	for verdict, reasons := range countedDecisions {
+		for _, reason := range reasons {
+			decisions.WithLabelValues(string(verdict), reason)
+		}
+	}
+}
+
+// countedDecisions are all decisions. They are counted from 0 on.
+var countedDecisions = map[Verdict][]string{
+	Approve: {ReasonJoined, ReasonRenewed},
+	Deny: {
+		ReasonWrongName, ReasonWrongRequest, ReasonWrongSubject, ReasonExtensions, ReasonWeakKey, ReasonWrongUsages, ReasonWrongExpiration,
+		ReasonWrongRequester, ReasonClusterDeleting, ReasonClusterDenied,
+	},
+	Wait:  {ReasonClusterNotFound, ReasonAwaitingAcceptance},
+	Leave: {ReasonNotAnAgent},
+}
 
 func count(decision Decision) {
 	decisions.WithLabelValues(string(decision.Verdict), decision.Reason).Inc()

@@ -70,6 +70,7 @@ type Controller struct {
 	validated  validations
 	remembered remembered
 	ledgers    ledgers
+	standings  standings
 	tracer     *telemetry.Tracer
 	// preview: it only looks, with the rights of a user.
 	preview bool
@@ -111,6 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 	}
 	s.fleet = fleet
 	report(s, d, now)
+	c.standings.note(s, d)
 	s.awaitNews(d, c.Agents)
 	recorded, recordErr := c.record(ctx, s)
 	actErr = first([]error{actErr, recordErr})

@@ -49,6 +49,7 @@ type fixture struct {
 	events     *events.FakeRecorder
 	writes     hubtest.Writes
 	runner     reconcile.Reconciler
+	logic      *Controller
 	// tracers, if not nil, makes spans from the next restart on.
 	tracers trace.TracerProvider
 	// leads tells until when the hub leads, from the next restart on; nil if it is the only one.
@@ -98,7 +99,7 @@ func (f *fixture) restart() {
 	counted := interceptor.NewClient(f.writes.Count(f.direct), f.faults)
 	logic, err := New(Deps{Client: counted, Live: f.direct, Recorder: f.events, Placements: f, Agents: f.agents, Clock: f.clock, Namespace: "default", Tracing: f.tracers, Leads: f.leads})
 	f.Expect(err).NotTo(HaveOccurred())
-	f.runner = reconciler.New(counted, counted, logic)
+	f.runner, f.logic = reconciler.New(counted, counted, logic), logic
 }
 
 // reconcileBeside has another hub reconcile the fleet.

@@ -50,19 +50,19 @@ func TestWhatIsFrozenIsCounted(t *testing.T) {
 	one.sets[0].Status.Conditions = frozen(metav1.ConditionTrue, v1alpha1.ReasonOvershoot, time.Minute)
 	one.sets[1].Status.Conditions = frozen(metav1.ConditionTrue, v1alpha1.ReasonOvershoot, 2*time.Minute)
 	two.sets[0].Status.Conditions = frozen(metav1.ConditionUnknown, v1alpha1.ReasonUnknown, 0)
-	c.serve(one)
-	end := c.serve(two)
+	c.readers.Add(one)
+	end := c.readers.Add(two)
 	g.Expect(testutil.CollectAndCompare(c, strings.NewReader(`
-# HELP hollowfleet_frozen Objects that are frozen, by kind (scope) and reason.
-# TYPE hollowfleet_frozen gauge
-hollowfleet_frozen{reason="AgentSilent",scope="cluster"} 1
-hollowfleet_frozen{reason="Overshoot",scope="machineset"} 2
-hollowfleet_frozen{reason="Unknown",scope="machineset"} 1
-# HELP hollowfleet_frozen_longest_seconds How long the one of them has been frozen that has been so for longest, by kind (scope) and reason.
-# TYPE hollowfleet_frozen_longest_seconds gauge
-hollowfleet_frozen_longest_seconds{reason="AgentSilent",scope="cluster"} 60
-hollowfleet_frozen_longest_seconds{reason="Overshoot",scope="machineset"} 120
-hollowfleet_frozen_longest_seconds{reason="Unknown",scope="machineset"} 0
+# HELP hollowfleet_hub_frozen_objects Objects that are frozen, by kind and reason.
+# TYPE hollowfleet_hub_frozen_objects gauge
+hollowfleet_hub_frozen_objects{kind="Cluster",reason="AgentSilent"} 1
+hollowfleet_hub_frozen_objects{kind="MachineSet",reason="Overshoot"} 2
+hollowfleet_hub_frozen_objects{kind="MachineSet",reason="Unknown"} 1
+# HELP hollowfleet_hub_frozen_longest_seconds How long the object has been frozen that has been frozen for longest, by kind and reason.
+# TYPE hollowfleet_hub_frozen_longest_seconds gauge
+hollowfleet_hub_frozen_longest_seconds{kind="Cluster",reason="AgentSilent"} 60
+hollowfleet_hub_frozen_longest_seconds{kind="MachineSet",reason="Overshoot"} 120
+hollowfleet_hub_frozen_longest_seconds{kind="MachineSet",reason="Unknown"} 0
 `))).To(Succeed())
 	end()
 	g.Expect(testutil.CollectAndCount(c)).To(Equal(4), "a hub that has ended counts no more")

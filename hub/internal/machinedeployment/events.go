@@ -5,14 +5,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
@@ -205,11 +204,5 @@ func (s standings) with(best standings) standings {
 	}
 }
 
-var setsScaled = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "hollowfleet_hub_machine_sets_scaled_total",
-	Help: "Changes of a MachineSet's replicas by the hub, by cluster.",
-}, []string{"cluster"})
-
-func init() {
-	metrics.Registry.MustRegister(setsScaled)
-}
+var setsScaled = clustermetrics.NewCounter("hollowfleet_hub_machine_sets_scaled_total",
+	"Changes of a MachineSet's replicas by the hub, by cluster.")

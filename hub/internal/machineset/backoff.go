@@ -5,10 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 )
@@ -192,25 +191,14 @@ func inParallel(count int, do func(int) error) (int, error) {
 	return int(succeeded.Load()), err
 }
 
+// What the hub has done about the Machines of each cluster.
 var (
-	machinesCreated = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_hub_machines_created_total",
-		Help: "Machines that the hub has created, by cluster.",
-	}, []string{"cluster"})
-	machinesDeleted = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_hub_machines_deleted_total",
-		Help: "Machines that the hub has ordered to be deleted, by cluster.",
-	}, []string{"cluster"})
-	machinesReplaced = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_hub_machines_replaced_total",
-		Help: "Failed machines that the hub has ordered to be deleted so that others are made, by cluster.",
-	}, []string{"cluster"})
-	createFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_hub_machine_create_failures_total",
-		Help: "Batches of Machines that could not all be created, by cluster.",
-	}, []string{"cluster"})
+	machinesCreated = clustermetrics.NewCounter("hollowfleet_hub_machines_created_total",
+		"Machines that the hub has created, by cluster.")
+	machinesDeleted = clustermetrics.NewCounter("hollowfleet_hub_machines_deleted_total",
+		"Machines whose deletion the hub has ordered, by cluster.")
+	machinesReplaced = clustermetrics.NewCounter("hollowfleet_hub_machines_replaced_total",
+		"Failed Machines whose deletion the hub has ordered so that others are created, by cluster.")
+	createFailures = clustermetrics.NewCounter("hollowfleet_hub_machine_create_failures_total",
+		"Batches of Machines that could not all be created, by cluster.")
 )
-
-func init() {
-	metrics.Registry.MustRegister(machinesCreated, machinesDeleted, machinesReplaced, createFailures)
-}

@@ -195,6 +195,8 @@ type Plan struct {
 	// Held, Failures and Late name clusters, sorted. Late are those that joined the fleet after the revision
 	// was begun and are not through with it.
 	Held, Failures, Late []string
+	// SoakEnds is when the last soak of the revision is over that has started, in clusters that are not held; zero without one.
+	SoakEnds time.Time
 	// RecheckAfter is when the time alone changes something; 0 if it does not.
 	RecheckAfter time.Duration
 }
@@ -391,6 +393,9 @@ func (p *Plan) recheckPhase(in Input, c Cluster, rules rules) {
 	switch r.Phase {
 	case Soaking:
 		end := r.Since.Add(rules.soak)
+		if r.Revision == in.Revision && end.After(p.SoakEnds) {
+			p.SoakEnds = end
+		}
 		if p.recheck(end.Sub(now)); !now.Before(end) && r.Revision == in.Revision {
 			p.AwaitingNews = append(p.AwaitingNews, c.Name)
 		}

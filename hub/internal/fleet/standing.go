@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// standing is what metrics say of a fleet beyond its status. It has points in time instead of ages, so that a hub that stands
+// still does not look well.
+type standing struct {
+	// planned: the rest of the first group is known. It is not while the fleet is frozen or invalid.
+	planned  bool
+	breached bool
+	// groupsUnapproved is how many groups the rollout waits for, and closed how many clusters wait for a maintenance window.
+	groupsUnapproved, closed int
+	soakEnds                 time.Time
+
+	// started is when the revision was first started in a cluster, and progressed when a cluster, or a Machine there, last got
+	// further; zero if no cluster has it.
+	started, progressed time.Time
+	// Machines of the fleet's MachineDeployments, as they last reported.
+	total, updated, available int
+}
+
+// standings has a standing for each fleet. The zero value is ready for use.
+type standings struct {
+	mu  sync.Mutex
+	all map[types.UID]standing
+}
+
+func (s *standings) get(fleet types.UID) (standing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, known := s.all[fleet]
+	return found, known
+}
+
+func (s *standings) set(fleet types.UID, to standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[types.UID]standing{}
+	}
+	s.all[fleet] = to
+}
+
+// note keeps the standing of a fleet after a decision. Of an invalid fleet nothing was read, so that its Machines stay what they
+// were.
+func (s *standings) note(observed *scope, d decision) {
+	current := observed.standingFor(d)
+	if observed.invalid != nil {
+		current, _ = s.get(observed.fleet.UID)
+		current.planned = false
+	}
+	s.set(observed.fleet.UID, current)
+}
+
+// keepOnly forgets all other fleets.
+func (s *standings) keepOnly(fleets map[types.UID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.all {
+		if !fleets[uid] {
+			delete(s.all, uid)
+		}
+	}
+}
+
+// standingFor is the standing of the fleet after a decision.
+func (s *scope) standingFor(d decision) standing {
+	all := standing{
+		planned: d.plan.Waves > 0, breached: d.plan.Breached, groupsUnapproved: len(d.plan.AwaitingApproval), closed: len(d.plan.Closed),
+		soakEnds: d.plan.SoakEnds,
+	}
+	for _, m := range s.members {
+		if m.deployment == nil || !m.selected {
+			continue
+		}
+		status := &m.deployment.Status
+		all.total += int(status.Replicas)
+		all.updated += int(status.UpdatedReplicas)
+		all.available += int(status.AvailableReplicas)
+		if !s.current(m) {
+			continue
+		}
+		record := m.record.planned()
+		if !record.Begun.IsZero() && (all.started.IsZero() || record.Begun.Before(all.started)) {
+			all.started = record.Begun
+		}
+		all.notice(record.Since)
+		// While a MachineDeployment rolls out, this is the time of its last progress.
+		if progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ProgressingCondition); progressing != nil && progressing.Reason == v1alpha1.ReasonRollingOut {
+			all.notice(progressing.LastTransitionTime.Time)
+		}
+	}
+	return all
+}
+
+// notice takes progress at a time into account.
+func (s *standing) notice(at time.Time) {
+	if at.After(s.progressed) {
+		s.progressed = at
+	}
+}
