@@ -94,7 +94,7 @@ func (a *agent) joining(ctx context.Context, store clientcert.Store, userAgent s
 			}
 			return direct.Ungated(clients.Credentials(a.ClusterName)), nil
 		},
-		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("clientcert"), Metrics: clientcert.NewMetrics(a.registry),
+		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("clientcert"), Metrics: a.credentialMetrics,
 	})
 	if err != nil {
 		return way{}, err

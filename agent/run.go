@@ -38,6 +38,8 @@ type agent struct {
 	started  time.Time
 	registry *prometheus.Registry
 	exporter *telemetry.Exporter
+	// credentialMetrics are there for an agent too whose credential others write: then they stay 0.
+	credentialMetrics *clientcert.Metrics
 
 	way               way
 	hub, target, host *rest.Config
@@ -83,7 +85,7 @@ func Run(ctx context.Context, options Options) error {
 		return &UsageError{Err: err}
 	}
 	a := &agent{Options: options, clock: clock.RealClock{}, registry: prometheus.NewRegistry()}
-	a.started = a.clock.Now()
+	a.started, a.credentialMetrics = a.clock.Now(), clientcert.NewMetrics(a.registry)
 	if err := a.export(ctx); err != nil {
 		return err
 	}
@@ -151,6 +153,9 @@ func beginsAnew(err error) bool {
 func (a *agent) connect(ctx context.Context) error {
 	a.doing.Store("starting")
 	a.registry.MustRegister(collectors.NewBuildInfoCollector())
+	if err := telemetry.RegisterBuildInfo(a.registry, "agent", a.Version); err != nil {
+		return err
+	}
 	userAgent := a.userAgent()
 	if err := a.loadKubeconfigs(userAgent); err != nil {
 		return err

@@ -62,12 +62,12 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	f.accept()
 	f.waitThawed()
 	// On a busy machine a probe may be late, and then the agent lists again.
-	listed := metric(f, metrics, "hollowfleet_relist_duration_seconds")
+	listed := metric(f, metrics, "hollowfleet_agent_relist_duration_seconds")
 	f.Expect(listed).To(BeNumerically(">=", 1), "the start lists too")
-	f.Expect(metric(f, metrics, "hollowfleet_frozen")).To(BeZero())
-	f.Expect(metric(f, metrics, "hollowfleet_frozen_seconds_total")).To(BeNumerically(">", 0))
-	f.Expect(metric(f, metrics, "hollowfleet_freezes_total", "reason=Starting")).To(Equal(1.0))
-	f.Expect(metric(f, metrics, "hollowfleet_probes_total", "scope=hub", "outcome=OK")).To(BeNumerically(">=", 3))
+	f.Expect(metric(f, metrics, "hollowfleet_agent_frozen")).To(BeZero())
+	f.Expect(metric(f, metrics, "hollowfleet_agent_frozen_seconds_total")).To(BeNumerically(">", 0))
+	f.Expect(metric(f, metrics, "hollowfleet_agent_freezes_total", "reason=Starting")).To(Equal(1.0))
+	f.Expect(metric(f, metrics, "hollowfleet_agent_probes_total", "scope=hub", "outcome=OK")).To(BeNumerically(">=", 3))
 
 	var machines []*v1alpha1.Machine
 	for i := range 3 {
@@ -80,7 +80,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	hub.set(true)
 	f.Eventually(f.frozen).WithTimeout(agenttest.Wait).Should(HaveField("Reason", v1alpha1.ReasonHubUnreachable))
 	f.Eventually(func(g Gomega) {
-		g.Expect(metric(g, metrics, "hollowfleet_frozen", "scope=hub", "reason=Unreachable")).To(Equal(1.0))
+		g.Expect(metric(g, metrics, "hollowfleet_agent_frozen", "scope=hub", "reason=Unreachable")).To(Equal(1.0))
 	}).WithTimeout(agenttest.Wait).Should(Succeed())
 	_, text := f.get("/frozenz")
 	f.Expect(text).To(HavePrefix("frozen since "), text)
@@ -94,7 +94,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	}
 	hub.set(false)
 	f.waitThawed()
-	f.Expect(metric(f, metrics, "hollowfleet_relist_duration_seconds")).To(BeNumerically(">", listed))
+	f.Expect(metric(f, metrics, "hollowfleet_agent_relist_duration_seconds")).To(BeNumerically(">", listed))
 	left := func() (left int) {
 		for _, machine := range machines {
 			if err := f.exists(&v1alpha1.Machine{}, f.cluster, machine.Name)(); !apierrors.IsNotFound(err) {
@@ -105,7 +105,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	}
 	f.Eventually(left).WithTimeout(agenttest.Wait).Should(Equal(2), "one may go at once")
 	f.Eventually(func(g Gomega) {
-		g.Expect(metric(g, metrics, "hollowfleet_thaw_limited_machines_total")).To(Equal(2.0))
+		g.Expect(metric(g, metrics, "hollowfleet_agent_thaw_limited_machines_total")).To(Equal(2.0))
 		pods := &corev1.PodList{}
 		g.Expect(f.admin.List(context.Background(), pods, client.InNamespace(hostNamespace), client.MatchingLabels{v1alpha1.ClusterNameLabel: f.cluster})).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(2))
@@ -130,7 +130,7 @@ func TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime(t *testing.T) {
 	f.Eventually(f.exists(&corev1.Pod{}, hostNamespace, young.Name)).WithTimeout(agenttest.Wait).Should(Succeed())
 	f.Expect(f.admin.Delete(context.Background(), young)).To(Succeed())
 	f.Eventually(f.exists(&v1alpha1.Machine{}, f.cluster, young.Name)).WithTimeout(agenttest.Wait).Should(Satisfy(apierrors.IsNotFound))
-	f.Expect(metric(f, metrics, "hollowfleet_thaw_limited_machines_total")).To(Equal(2.0), "it waited for no turn")
+	f.Expect(metric(f, metrics, "hollowfleet_agent_thaw_limited_machines_total")).To(Equal(2.0), "it waited for no turn")
 
 	f.Eventually(left).WithTimeout(agenttest.Wait).Should(Equal(1), "the next one a minute later")
 }

@@ -62,7 +62,7 @@ type parts struct {
 func newParts(registry prometheus.Registerer, monitor *freeze.Monitor) parts {
 	return parts{
 		machineMetrics: machine.NewMetrics(registry), approverMetrics: csrapprover.NewMetrics(registry), relistMetrics: relist.NewMetrics(registry),
-		undecodable:  undecodable.NewTracker("hollowfleet_undecodable_objects", registry),
+		undecodable:  undecodable.NewTracker("hollowfleet_agent_undecodable_objects", registry),
 		machineThaws: monitor.Subscribe(), approverThaws: monitor.Subscribe(), relistDue: monitor.Subscribe(),
 	}
 }

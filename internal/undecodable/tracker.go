@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,7 @@ func (t *Tracker) Run(ctx context.Context, informers cache.Informers, log logr.L
 	t.log, t.recorder = log, recorder
 	defer t.reset()
 	for _, kind := range kinds {
+		t.gauge.WithLabelValues(reflect.TypeOf(kind).Elem().Name())
 		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("following %T: %w", kind, err)

@@ -89,7 +89,7 @@ var _ = Describe("A trace", func() {
 			g.Expect(root.Parent).To(BeEmpty())
 			g.Expect(root.Links).To(ContainElement(trace))
 		}).Should(Succeed())
-		for service, metric := range map[string]string{"hollowfleet-hub": "controller_runtime_reconcile_total", "hollowfleet-agent": "hollowfleet_frozen"} {
+		for service, metric := range map[string]string{"hollowfleet-hub": "controller_runtime_reconcile_total", "hollowfleet-agent": "hollowfleet_agent_frozen"} {
 			Eventually(func() bool { return receiver.HasMetric(service, metric) }).Should(BeTrue(), "%s sends %s", service, metric)
 		}
 	}, SpecTimeout(2*fleettest.Patience))

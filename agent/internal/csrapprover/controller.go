@@ -239,7 +239,7 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_certificate_requests_total",
+		Name: "hollowfleet_agent_certificate_requests_total",
 		Help: "Certificate requests of kubelets by verdict. Join and Renewal were approved, all others left alone.",
 	}, []string{"verdict"})}
 	registerer.MustRegister(m.decisions)

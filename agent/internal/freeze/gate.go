@@ -44,6 +44,16 @@ type Gate struct {
 	metrics *Metrics
 }
 
+// What a Gate refuses besides requests, in its metrics.
+const (
+	driverCreate = "DriverCreate"
+	driverUpdate = "DriverUpdate"
+	driverDelete = "DriverDelete"
+)
+
+// gatedMethods are all that a Gate refuses.
+var gatedMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, driverCreate, driverUpdate, driverDelete}
+
 // NewGate returns a Gate that checker opens and closes.
 func NewGate(checker Checker, metrics *Metrics) *Gate {
 	return &Gate{checker: checker, metrics: metrics}
@@ -70,14 +80,14 @@ type gatedDriver struct {
 }
 
 func (d *gatedDriver) Create(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass(ctx, "DriverCreate"); err != nil {
+	if err := d.gate.pass(ctx, driverCreate); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Create(ctx, request)
 }
 
 func (d *gatedDriver) Update(ctx context.Context, request driver.Request) (driver.Instance, error) {
-	if err := d.gate.pass(ctx, "DriverUpdate"); err != nil {
+	if err := d.gate.pass(ctx, driverUpdate); err != nil {
 		return driver.Instance{}, err
 	}
 	return d.inner.Update(ctx, request)
@@ -92,7 +102,7 @@ func (d *gatedDriver) Get(ctx context.Context, request driver.Request) (driver.I
 }
 
 func (d *gatedDriver) Delete(ctx context.Context, machine *v1alpha1.Machine) error {
-	if err := d.gate.pass(ctx, "DriverDelete"); err != nil {
+	if err := d.gate.pass(ctx, driverDelete); err != nil {
 		return err
 	}
 	return d.inner.Delete(ctx, machine)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,11 +13,23 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// Scopes of hollowfleet_frozen beside those of the API servers: the agent itself, and what a person has ordered for
+// Scopes of hollowfleet_agent_frozen beside those of the API servers: the agent itself, and what a person has ordered for
 // the cluster.
 const (
 	agentScope   = "agent"
 	clusterScope = "cluster"
+)
+
+// blockerReasons are those of the agent's own blockers, and otherReasons those of API servers and people.
+var (
+	blockerReasons = []string{
+		v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonDenied, v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonRelisting,
+		v1alpha1.ReasonVersionSkew, v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
+	}
+	otherReasons = []string{
+		v1alpha1.ReasonStarting, v1alpha1.ReasonHubUnreachable, v1alpha1.ReasonTargetUnreachable, v1alpha1.ReasonHostUnreachable,
+		v1alpha1.ReasonUndecodable, v1alpha1.ReasonManualFreeze,
+	}
 )
 
 // Metrics of a Monitor and a Gate.
@@ -39,43 +52,54 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		frozen: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hollowfleet_frozen",
+			Name: "hollowfleet_agent_frozen",
 			Help: "1 while this keeps the agent frozen, else 0: an API server (scope hub, target, host), the agent itself (agent) or a person (cluster), with the reason.",
 		}, []string{"scope", "reason"}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hollowfleet_frozen_since_seconds",
+			Name: "hollowfleet_agent_frozen_since_timestamp_seconds",
 			Help: "Unix time since which the present reason of the freeze holds, 0 while the agent is not frozen.",
 		}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_frozen_seconds_total",
+			Name: "hollowfleet_agent_frozen_seconds_total",
 			Help: "Time that the agent was frozen, by the reason that explained it.",
 		}, []string{"reason"}),
 		freezes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_freezes_total",
+			Name: "hollowfleet_agent_freezes_total",
 			Help: "Freezes that began, by their first reason.",
 		}, []string{"reason"}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_probes_total",
+			Name: "hollowfleet_agent_probes_total",
 			Help: "Probes of an API server (scope) by outcome.",
 		}, []string{"scope", "outcome"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_frozen_refusals_total",
+			Name: "hollowfleet_agent_frozen_refusals_total",
 			Help: "Changes that were refused because the agent was frozen, by method.",
 		}, []string{"method"}),
 		limited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hollowfleet_thaw_limited_machines_total",
+			Name: "hollowfleet_agent_thaw_limited_machines_total",
 			Help: "Machines that had to wait before they were drained or removed, because of the limit after a thaw.",
 		}),
 		blocked: map[string]bool{},
 	}
-	for _, reason := range []string{
-		v1alpha1.ReasonAnotherAgent, v1alpha1.ReasonDenied, v1alpha1.ReasonLeaseNotHeld, v1alpha1.ReasonRelisting,
-		v1alpha1.ReasonVersionSkew, v1alpha1.ReasonHubUnchecked, v1alpha1.ReasonHubChanged, v1alpha1.ReasonHubRestored, v1alpha1.ReasonHubEmpty,
-	} {
+	for _, reason := range blockerReasons {
 		m.blocked[reason] = true
 	}
 	registerer.MustRegister(m.frozen, m.since, m.seconds, m.freezes, m.probes, m.refused, m.limited)
+	for _, reason := range slices.Concat(blockerReasons, otherReasons) {
+		m.seconds.WithLabelValues(reason)
+		m.freezes.WithLabelValues(reason)
+	}
+	for _, method := range gatedMethods {
+		m.refused.WithLabelValues(method)
+	}
 	return m
+}
+
+// presetProbes shows the outcomes of the probes of an API server before there was any.
+func (m *Metrics) presetProbes(scope Scope) {
+	for _, outcome := range Outcomes {
+		m.probes.WithLabelValues(string(scope), string(outcome))
+	}
 }
 
 func (m *Metrics) probed(scope Scope, outcome Outcome) {

@@ -104,6 +104,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 	for scope := range options.Probes {
 		state := newEndpoint(options.Policy, options.Clock.Now())
 		m.endpoints[scope] = &state
+		options.Metrics.presetProbes(scope)
 	}
 	m.announced = m.State()
 	options.Metrics.show(m.announced, options.Clock.Now())

@@ -130,6 +130,9 @@ const (
 	Acknowledged Outcome = "Acknowledged"
 )
 
+// changes are the outcomes that are counted: all but Unchanged.
+var changes = []Outcome{Met, NothingToLose, Found, Back, Acknowledged}
+
 // Evaluate holds what is seen against what is remembered, and returns what to remember from now on.
 func Evaluate(m Memory, s Observation) (Memory, Outcome) {
 	if s.Instances == 0 {

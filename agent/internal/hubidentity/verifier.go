@@ -383,10 +383,13 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hollowfleet_hub_looks_total",
+		Name: "hollowfleet_agent_hub_looks_total",
 		Help: "Looks at the hub's identity that changed something, by outcome: Met, NothingToLose, Found, Back, Acknowledged.",
 	}, []string{"outcome"})}
 	registerer.MustRegister(m.outcomes)
+	for _, outcome := range changes {
+		m.outcomes.WithLabelValues(string(outcome))
+	}
 	return m
 }
 

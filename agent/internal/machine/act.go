@@ -72,7 +72,7 @@ func (c *Controller) create(ctx context.Context, s *scope) error {
 		c.ThawLimiter.Created(s.Machine.UID)
 	}
 	if _, replaced := c.replaced.LoadAndDelete(s.Machine.UID); !replaced && Lost(s.Observation) {
-		c.Metrics.repaired("lost")
+		c.Metrics.repaired(causeLost)
 		c.events.repaired(s.Machine, "its instance was gone")
 	}
 	s.take(instance)
@@ -196,7 +196,7 @@ func (c *Controller) removeEnded(ctx context.Context, s *scope) error {
 	}
 	c.replaced.Store(s.Machine.UID, true)
 	c.repairs.Next(string(s.Machine.UID), c.Clock.Now())
-	c.Metrics.repaired("ended")
+	c.Metrics.repaired(causeEnded)
 	c.events.repaired(s.Machine, s.Instance.Message)
 	return nil
 }

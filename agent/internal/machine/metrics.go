@@ -1,6 +1,15 @@
 package machine
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Why an instance is made anew.
+const (
+	causeLost  = "lost"
+	causeEnded = "ended"
+)
 
 // Metrics of the machine controller.
 type Metrics struct {
@@ -15,27 +24,33 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_instance_repairs_total",
+			Name: "hollowfleet_agent_instance_repairs_total",
 			Help: "Instances that were made anew because the one before was lost or had ended (cause).",
 		}, []string{"cause"}),
 		orphanedInstances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hollowfleet_orphaned_instances",
+			Name: "hollowfleet_agent_orphaned_instances",
 			Help: "Instances of a provider for which the hub has no Machine. They are never deleted.",
 		}, []string{"provider"}),
 		orphanedNodes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hollowfleet_orphaned_nodes",
+			Name: "hollowfleet_agent_orphaned_nodes",
 			Help: "Nodes that were made for a Machine which the hub does not have. They are never deleted.",
 		}),
 		orphanedRequests: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hollowfleet_orphaned_certificate_requests",
+			Name: "hollowfleet_agent_orphaned_certificate_requests",
 			Help: "Nodes for which a certificate was requested and the hub has no Machine. The requests are never deleted.",
 		}),
 		droppedEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hollowfleet_machine_events_dropped_total",
+			Name: "hollowfleet_agent_machine_events_dropped_total",
 			Help: "Events on Machines that were not sent because there were too many (type).",
 		}, []string{"type"}),
 	}
 	registerer.MustRegister(m.repairs, m.orphanedInstances, m.orphanedNodes, m.orphanedRequests, m.droppedEvents)
+	for _, cause := range []string{causeLost, causeEnded} {
+		m.repairs.WithLabelValues(cause)
+	}
+	for _, kind := range []string{corev1.EventTypeNormal, corev1.EventTypeWarning} {
+		m.droppedEvents.WithLabelValues(kind)
+	}
 	return m
 }
 
