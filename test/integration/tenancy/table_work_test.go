@@ -73,7 +73,7 @@ func workChapters() []chapter {
 		{"Load tests, disruptions and fleets: agents", "The agent of cluster `a` at what users order, of its own cluster, of cluster `b` and of the whole hub.", agentOf(clusterA), agentsAtWork()},
 		{"Load tests, disruptions and fleets: an editor of a namespace", "A user with all rights on the kinds of Hollowfleet in namespace `a`.", as(tenantName), tenantAtWork()},
 		{"Load tests and disruptions: who may create them", "A user with all rights on LoadTests and NodeDisruptions. They choose all clusters that their selector says, and nothing else.", as(testerName), testersAtWork()},
-		{"Fleets: who may edit them", "A user with all rights on MachineFleets. A fleet writes MachineDeployments in all clusters that it selects, and that is what the right is worth.", as(fleetEditorName), fleetEditorsAtWork()},
+		{"Fleets: who may edit them", "A user with all rights on MachineFleets, approval included. A fleet writes MachineDeployments in all clusters that it selects, and that is what the right is worth.", as(fleetEditorName), fleetEditorsAtWork()},
 	}
 }
 
