@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/internal/atomicfile"
 )
 
 // Names of the files, or of the keys of the Secret, of a Store.
@@ -119,32 +121,7 @@ func (d *Dir) write(name string, content []byte) error {
 	if known, err := os.ReadFile(path); err == nil && bytes.Equal(known, content) {
 		return nil
 	}
-	// os.CreateTemp makes files that only their owner can read.
-	temporary, err := os.CreateTemp(d.path, "."+name+"-")
-	if err != nil {
-		return fmt.Errorf("storing the credential: %w", err)
-	}
-	_, err = temporary.Write(content)
-	if err == nil {
-		err = temporary.Sync()
-	}
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("storing the credential: %w", errors.Join(err, os.Remove(temporary.Name())))
-	}
-	return d.sync()
-}
-
-// sync makes a rename last through a crash of the machine.
-func (d *Dir) sync() error {
-	directory, err := os.Open(d.path)
-	if err != nil {
-		return fmt.Errorf("storing the credential: %w", err)
-	}
-	if err := errors.Join(directory.Sync(), directory.Close()); err != nil {
+	if err := atomicfile.Write(path, content, 0o600); err != nil {
 		return fmt.Errorf("storing the credential: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hollowfleet/hollowfleet/internal/atomicfile"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 	"github.com/hollowfleet/hollowfleet/internal/owneddir"
 )
@@ -172,12 +173,12 @@ var credentialFiles = []string{"lock", "holder", "pending.key", "tls.crt", "tls.
 
 // files are the files that a fleet makes, as patterns. What its control planes make is removed by simcluster.
 func (s State) files() []string {
-	files := []string{stateFile, stateFile + newSuffix, "logs/" + KeeperName + ".log", "logs/hub.log"}
+	files := []string{stateFile, atomicfile.TemporaryPrefix(stateFile) + "*", earlierStateFile, "logs/" + KeeperName + ".log", "logs/hub.log"}
 	for _, name := range s.Clusters {
 		agent := "agents/" + name + "/"
 		files = append(files, name+"/", "logs/cluster-"+name+".log", "logs/agent-"+name+".log", agent+"bootstrap.kubeconfig")
 		for _, file := range credentialFiles {
-			files = append(files, agent+"credential/"+file, agent+"credential/."+file+"-*")
+			files = append(files, agent+"credential/"+file, agent+"credential/"+atomicfile.TemporaryPrefix(file)+"*")
 		}
 		for _, user := range []string{hubUser, agentUser} {
 			kubeconfig := "kubeconfigs/" + name + "/" + user

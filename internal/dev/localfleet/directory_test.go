@@ -55,7 +55,7 @@ func TestDownLeavesWhatTheFleetDidNotMake(t *testing.T) {
 	dir, outside := filepath.Join(t.TempDir(), "fleet"), t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(outside, "c1.log"), nil, 0o600)).To(Succeed())
 	mark(g, dir, localfleet.State{Clusters: []string{"hub", "c1"}})
-	for _, name := range []string{"logs/hub.log", "logs/agent-c1.log", "agents/c1/credential/tls.key", "agents/c1/credential/.tls.key-123", "kubeconfigs/c1/hollowfleet-agent-to-host.kubeconfig", "precious", "logs/notes"} {
+	for _, name := range []string{"logs/hub.log", "logs/agent-c1.log", "agents/c1/credential/tls.key", "agents/c1/credential/.tls.key-123", "fleet.json.new", ".fleet.json-123", "kubeconfigs/c1/hollowfleet-agent-to-host.kubeconfig", "precious", "logs/notes"} {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)).To(Succeed())
 		g.Expect(os.WriteFile(filepath.Join(dir, name), nil, 0o600)).To(Succeed())
 	}

@@ -11,14 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hollowfleet/hollowfleet/internal/atomicfile"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
 )
 
 // stateFile lists a fleet's processes in its directory, so that another process can end them.
 const stateFile = "fleet.json"
 
-// newSuffix ends the name of the file that becomes the state file.
-const newSuffix = ".new"
+// earlierStateFile is the name under which earlier versions wrote the file that became the state file.
+const earlierStateFile = stateFile + ".new"
 
 const (
 	// endGrace is longer than a control plane's own bound for a graceful stop.
@@ -78,11 +79,7 @@ func (f *Fleet) writeState() error {
 	if err != nil {
 		return fmt.Errorf("recording the fleet: %w", err)
 	}
-	path := filepath.Join(f.options.Dir, stateFile)
-	if err := os.WriteFile(path+newSuffix, content, 0o644); err != nil {
-		return fmt.Errorf("recording the fleet: %w", err)
-	}
-	if err := os.Rename(path+newSuffix, path); err != nil {
+	if err := atomicfile.Write(filepath.Join(f.options.Dir, stateFile), content, 0o644); err != nil {
 		return fmt.Errorf("recording the fleet: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/atomicfile"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
 )
 
@@ -22,8 +24,7 @@ type delivery struct {
 	hub     *cmdutil.Hub
 	server  joining.Server
 	options *joinOptions
-	// pending is a file that becomes the kubeconfig once everything else is done.
-	pending    string
+	// kubeconfig is written once everything else is done.
 	kubeconfig []byte
 }
 
@@ -40,35 +41,23 @@ func (d *delivery) prepare() error {
 	if err := os.MkdirAll(d.options.outputDir, 0o700); err != nil {
 		return fmt.Errorf("making --output-dir: %w", err)
 	}
-	// No other user may read it: it holds a token.
 	file, err := os.CreateTemp(d.options.outputDir, "."+d.options.request.Cluster+"-*")
 	if err != nil {
 		return fmt.Errorf("writing to --output-dir: %w", err)
 	}
-	d.pending = file.Name()
-	return file.Close()
-}
-
-// discard removes the file if it has not become the kubeconfig.
-func (d *delivery) discard() {
-	if d.pending != "" {
-		os.Remove(d.pending) // It is gone when all went well.
-	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // write writes the kubeconfig; it is the last step of a join that can fail.
 func (d *delivery) write(result *joining.Result) error {
 	var err error
-	if d.kubeconfig, err = d.server.Kubeconfig(d.options.request.Cluster, result.Token); err != nil || d.pending == "" {
+	if d.kubeconfig, err = d.server.Kubeconfig(d.options.request.Cluster, result.Token); err != nil || d.options.outputDir == "" {
 		return err
 	}
-	if err := os.WriteFile(d.pending, d.kubeconfig, 0o600); err != nil {
+	// No other user may read it: it holds a token.
+	if err := atomicfile.Write(d.path(), d.kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	if err := os.Rename(d.pending, d.path()); err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
-	}
-	d.pending = ""
 	return nil
 }
 
@@ -90,7 +79,6 @@ func (d *delivery) dryRun(ctx context.Context, now time.Time) error {
 	if err := d.prepare(); err != nil {
 		return err
 	}
-	defer d.discard()
 	if err := d.write(&joining.Result{Token: token.String()}); err != nil {
 		return err
 	}

@@ -112,7 +112,6 @@ func (o *joinOptions) run(ctx context.Context, hub *cmdutil.Hub) error {
 	if err := delivery.prepare(); err != nil {
 		return err
 	}
-	defer delivery.discard()
 	c, err := hub.Client()
 	if err != nil {
 		return err
