@@ -5,25 +5,22 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
-
-// stripes is how many locks the surge groups of all namespaces have. Two that meet on one wait for each other without need.
-const stripes = 64
 
 // surges keep deployments from using the same surge twice, and remember which of them wait for some.
 type surges struct {
-	locks   keymutex.KeyMutex
+	locks   reconciler.Locks[surgeGroup]
 	mu      sync.Mutex
 	waiting map[string]map[string]bool // By namespace and name.
 }
 
-func newSurges() *surges {
-	return &surges{locks: keymutex.NewHashed(stripes), waiting: map[string]map[string]bool{}}
-}
+type surgeGroup struct{ namespace, name string }
+
+func newSurges() *surges { return &surges{waiting: map[string]map[string]bool{}} }
 
 // lock waits until no other deployment of the group acts, and returns what lets the next one. As long as it is held,
 // what live reads show of the group is not about to change by a decision that another one has taken.
@@ -32,9 +29,7 @@ func (s *surges) lock(deployment *v1alpha1.MachineDeployment) (unlock func()) {
 	if group == "" {
 		return func() {}
 	}
-	key := deployment.Namespace + "/" + group
-	s.locks.LockKey(key)
-	return func() { _ = s.locks.UnlockKey(key) } // Its error is always nil.
+	return s.locks.Lock(surgeGroup{deployment.Namespace, group})
 }
 
 // register lets deployment be woken by what others give back, if it shares a surge.

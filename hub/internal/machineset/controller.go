@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ type Controller struct {
 	throttle reconciler.StatusThrottle
 	known    memory
 	// replacing is held, for its deployment, by a set that begins to replace Machines.
-	replacing locks
+	replacing reconciler.Locks[types.UID]
 	tracer    *telemetry.Tracer
 }
 

@@ -24,7 +24,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) (decided plan.Plan, d
 		return decided, done, nil
 	}
 	if len(decided.Replace) > 0 {
-		done = c.replacing.lock(s.deployment.UID)
+		done = c.replacing.Lock(s.deployment.UID)
 	}
 	if err := errors.Join(c.countBeside(ctx, s, len(decided.Replace) > 0), c.boundByDeployment(ctx, s)); err != nil {
 		done()
