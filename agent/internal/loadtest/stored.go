@@ -83,46 +83,58 @@ func stored(load *v1alpha1.Load, of map[string]footprint) (most float64, by stri
 	namespaces := float64(max(load.Namespaces, 1))
 	for s := range load.Steps {
 		step := &load.Steps[s]
-		iterations := float64(max(step.Iterations, 1))
 		history := map[string]float64{}
-		for _, phase := range step.Phases {
-			rate := float64(max(phase.Tuning.QPS, 1)) * compaction.Seconds()
-			requests := float64(phase.Replicas) * namespaces * iterations
-			if phase.Duration != nil {
-				requests = float64(max(phase.Tuning.QPS, 1)) * phase.Duration.Seconds() * iterations
-			}
-			switch phase.Action {
-			case v1alpha1.LoadCreate:
-				if iterations > 1 {
-					history[phase.Template] += min(requests, rate) * of[phase.Template].bytes
-				}
-			case v1alpha1.LoadChurn:
-				history[phase.Template] += min(requests, rate) * of[phase.Template].bytes
-			case v1alpha1.LoadPatch:
-				history[phase.Template] += min(requests, rate) * of[phase.Template].rewritten
-			case v1alpha1.LoadDelete, v1alpha1.LoadGet, v1alpha1.LoadList, v1alpha1.LoadWait:
-			}
+		for p := range step.Phases {
+			phase := &step.Phases[p]
+			history[phase.Template] += overwritten(phase, namespaces, max(step.Iterations, 1), of[phase.Template])
 		}
-		for range int(iterations) {
-			for _, phase := range step.Phases { // They go on together: what is deleted may be there until the end.
-				if phase.Action == v1alpha1.LoadCreate {
-					live[phase.Template] += float64(phase.Replicas) * namespaces
-				}
-			}
+		for range max(step.Iterations, 1) {
+			addObjects(step, live, namespaces)
 			if sum, largest := sumOf(live, history, of); sum > most {
 				most, by = sum, largest
 			}
-			for _, phase := range step.Phases {
-				switch {
-				case phase.Action == v1alpha1.LoadDelete && phase.Replicas == 0:
-					live[phase.Template] = 0
-				case phase.Action == v1alpha1.LoadDelete:
-					live[phase.Template] = max(0, live[phase.Template]-float64(phase.Replicas)*namespaces)
-				}
-			}
+			removeObjects(step, live, namespaces)
 		}
 	}
 	return most, by
+}
+
+// overwritten are the bytes that a phase writes in the time that etcd keeps them, beside the objects that are there.
+func overwritten(phase *v1alpha1.LoadPhase, namespaces float64, iterations int32, of footprint) float64 {
+	qps := float64(max(phase.Tuning.QPS, 1))
+	requests := float64(phase.Replicas) * namespaces * float64(iterations)
+	if phase.Duration != nil {
+		requests = qps * phase.Duration.Seconds() * float64(iterations)
+	}
+	requests = min(requests, qps*compaction.Seconds())
+	switch {
+	case phase.Action == v1alpha1.LoadChurn, phase.Action == v1alpha1.LoadCreate && iterations > 1:
+		return requests * of.bytes
+	case phase.Action == v1alpha1.LoadPatch:
+		return requests * of.rewritten
+	}
+	return 0
+}
+
+// addObjects adds the objects of one iteration. Phases go on side by side, so what is deleted may be there until the end.
+func addObjects(step *v1alpha1.LoadStep, live map[string]float64, namespaces float64) {
+	for _, phase := range step.Phases {
+		if phase.Action == v1alpha1.LoadCreate {
+			live[phase.Template] += float64(phase.Replicas) * namespaces
+		}
+	}
+}
+
+// removeObjects takes away what one iteration deletes.
+func removeObjects(step *v1alpha1.LoadStep, live map[string]float64, namespaces float64) {
+	for _, phase := range step.Phases {
+		switch {
+		case phase.Action == v1alpha1.LoadDelete && phase.Replicas == 0:
+			live[phase.Template] = 0
+		case phase.Action == v1alpha1.LoadDelete:
+			live[phase.Template] = max(0, live[phase.Template]-float64(phase.Replicas)*namespaces)
+		}
+	}
 }
 
 // sumOf adds up what is there and what was, and names the template that has most of it.

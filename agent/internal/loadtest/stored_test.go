@@ -100,9 +100,9 @@ func TestNoObjectIsLargerThanThoseThatWereLookedAt(t *testing.T) {
 
 func TestWhatALoadStoresIsAddedUp(t *testing.T) {
 	g := NewWithT(t)
-	most, by := stored(&v1alpha1.Load{Namespaces: 2, Steps: []v1alpha1.LoadStep{phases(1, creating(10))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
+	most, _ := stored(&v1alpha1.Load{Namespaces: 2, Steps: []v1alpha1.LoadStep{phases(1, creating(10))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
 	g.Expect(most).To(BeEquivalentTo(2000))
-	most, by = stored(&v1alpha1.Load{Steps: []v1alpha1.LoadStep{phases(1, creating(10)), phases(1, lasting(v1alpha1.LoadPatch, time.Minute, 2))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
+	most, by := stored(&v1alpha1.Load{Steps: []v1alpha1.LoadStep{phases(1, creating(10)), phases(1, lasting(v1alpha1.LoadPatch, time.Minute, 2))}}, map[string]footprint{"it": {bytes: 100, rewritten: 10}})
 	g.Expect(most).To(BeEquivalentTo(1000 + 120*10))
 	g.Expect(by).To(Equal("it"))
 }

@@ -278,8 +278,8 @@ func TestPodsOfAllowedKindsGoToHollowNodes(t *testing.T) {
 	g.Expect(head["nodeSelector"]).To(Equal(map[string]any{v1alpha1.HollowNodeLabel: "true"}))
 	g.Expect(spec["other"]).To(Equal(map[string]any{"spec": map[string]any{"containers": []any{int64(1)}}}), "that is no pod")
 
-	real := parse(t, "apiVersion: example.com/v1\nkind: Widget\nspec: {template: {spec: {containers: [{name: c}], nodeSelector: {hollowfleet.io/hollow: 'false'}}}}")
-	g.Expect(limits.Apply(real)).To(MatchError(ContainSubstring("spec.template.spec.nodeSelector: ")))
+	onRealNodes := parse(t, "apiVersion: example.com/v1\nkind: Widget\nspec: {template: {spec: {containers: [{name: c}], nodeSelector: {hollowfleet.io/hollow: 'false'}}}}")
+	g.Expect(limits.Apply(onRealNodes)).To(MatchError(ContainSubstring("spec.template.spec.nodeSelector: ")))
 	anywhere := parse(t, text)
 	g.Expect(complete(t, Limits{Nodes: AnyNodes, Kinds: []string{"Widget.example.com"}}).Apply(anywhere)).To(Succeed())
 	g.Expect(anywhere.Object).To(Equal(parse(t, text).Object))
