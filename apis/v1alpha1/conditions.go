@@ -249,6 +249,10 @@ const (
 	// ReasonGroupUnproven: no cluster with Machines has proven the revision in a mandatory group of the fleet, so nothing after it
 	// is started until a user changes something.
 	ReasonGroupUnproven = "GroupUnproven"
+	// ReasonGroupWithoutCluster: a group of the fleet has lost all its clusters, or is mandatory and has none.
+	ReasonGroupWithoutCluster = "GroupWithoutCluster"
+	// ReasonFieldsContested: another field manager sets fields back that the fleet owns, each time that it has corrected them.
+	ReasonFieldsContested = "FieldsContested"
 	// ReasonGatesChanged: what is left of the fleet's rollout may be started by the spec as it is now, or as it was when the rollout
 	// started, but not by both.
 	ReasonGatesChanged = "GatesChanged"

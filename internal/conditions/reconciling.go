@@ -26,7 +26,7 @@ var stalling = []string{
 	v1alpha1.ReasonTooManyUnhealthy,
 	v1alpha1.ReasonInPlaceUnsupported,
 	v1alpha1.ReasonTooManyFailures, v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonClustersBlocked,
-	v1alpha1.ReasonAborted, v1alpha1.ReasonRolledBack, v1alpha1.ReasonGroupUnproven, v1alpha1.ReasonGatesChanged,
+	v1alpha1.ReasonAborted, v1alpha1.ReasonRolledBack, v1alpha1.ReasonGroupUnproven, v1alpha1.ReasonGatesChanged, v1alpha1.ReasonGroupWithoutCluster, v1alpha1.ReasonFieldsContested,
 	v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonSelectionEmptied,
 }
 

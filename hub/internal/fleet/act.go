@@ -96,6 +96,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 		emit(c.Recorder, s.fleet, adoptedEvent(m.deployment))
 	case w.binds:
 	case w.record == nil:
+		c.noteCorrection(s, w, patch)
 		emit(c.Recorder, s.fleet, correctedEvent(m.deployment, changedFields(patch)))
 	case w.rollsBack:
 		emit(c.Recorder, s.fleet, rolledBackEvent(m.deployment, r))

@@ -65,6 +65,7 @@ type Controller struct {
 	Deps
 	throttle   reconciler.StatusThrottle
 	refused    refusals
+	contests   contests
 	proven     provenances
 	seen       sightings
 	validated  validations
@@ -111,6 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, fleet *v1alpha1.MachineFleet
 		return reconciler.Next{}, actErr
 	}
 	s.fleet = fleet
+	c.endContests(s)
 	report(s, d, now)
 	c.standings.note(s, d)
 	s.awaitNews(d, c.Agents)

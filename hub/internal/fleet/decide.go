@@ -86,6 +86,7 @@ func (s *scope) planInput(paused bool) plan.Input {
 	if s.promise != nil {
 		in.Promise = &s.promise.Promise.Promise
 	}
+	in.Deleting = s.deleting()
 	for _, m := range s.members {
 		cluster := s.plannedCluster(m)
 		cluster.PreviousLost = s.rollsBack() && cluster.Record.Previous != "" && m.previous() == nil
@@ -263,7 +264,7 @@ func (s *scope) correction(m *member) *applied {
 		return nil
 	}
 	patch, err := wanted.patch(m.deployment, m.record)
-	if err == nil && patch == nil {
+	if err == nil && patch == nil || m.isContested(s, wanted, last) {
 		return nil
 	}
 	return wanted

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,9 +57,20 @@ type fixture struct {
 	leads func(context.Context) (time.Time, error)
 }
 
+// parallel are the tests that run beside others. Fixtures share nothing but the API server, and mostly wait for it.
+var parallel sync.Map
+
+// runInParallel lets a test run beside others, however many fixtures it makes.
+func runInParallel(t *testing.T) {
+	if _, does := parallel.LoadOrStore(t, true); !does {
+		t.Parallel()
+	}
+}
+
 // newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
 func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *fixture {
 	t.Helper()
+	runInParallel(t)
 	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
 	f.clock = testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
 	name := hubtest.Name()

@@ -63,6 +63,8 @@ type member struct {
 	unhealthy []string
 	// blocked is all that keeps the present revision from being begun there; empty if it can be.
 	blocked []problem
+	// contest is about what others have set back in it; nil if nobody has.
+	contest *contest
 }
 
 // scope is all that one decision rests on.
@@ -252,6 +254,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 		return nil
 	}
 	s.members = append(s.members, m)
+	c.addContest(s, m)
 	return c.addProblem(ctx, reader, s, m)
 }
 

@@ -7,16 +7,10 @@ import (
 )
 
 // removals are the clusters that have left, and in which the MachineDeployment is deleted now, by name: when they have been gone
-// for settleTime, in their maintenance windows, and within maxConcurrency, of which room is left. The Machines of a
-// MachineDeployment that is being deleted take up room until it is gone.
+// for settleTime, in their maintenance windows, and within maxConcurrency, of which room is left.
 func (s *scope) removals(room int) (now, waiting []*member) {
 	if s.fleet.Spec.RemovalPolicy != v1alpha1.RemovalDelete {
 		return nil, nil
-	}
-	for _, m := range s.left {
-		if m.deployment.DeletionTimestamp != nil {
-			room--
-		}
 	}
 	for _, m := range s.left {
 		settling := s.now.Sub(m.leftSince) < settleTime
@@ -30,6 +24,18 @@ func (s *scope) removals(room int) (now, waiting []*member) {
 		}
 	}
 	return now, waiting
+}
+
+// deleting is how many clusters have left in which the MachineDeployment is being deleted. Its Machines take up room until it is gone,
+// for starts and for other deletions, unless the cluster cannot be seen: then it holds no other.
+func (s *scope) deleting() int {
+	count := 0
+	for _, m := range s.left {
+		if m.deployment.DeletionTimestamp != nil && m.held == "" {
+			count++
+		}
+	}
+	return count
 }
 
 // removalOpensAt is when the first maintenance window opens for which a removal waits; zero if none does.

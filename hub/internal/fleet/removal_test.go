@@ -162,3 +162,21 @@ func TestDeletionsKeepToTheBoundsOfARollout(t *testing.T) {
 		}
 	}
 }
+
+// A start waits for a deletion that takes up the only place, and not for one in a cluster that cannot be seen.
+func TestADeletionTakesUpTheRoomOfAStart(t *testing.T) {
+	f := newFixture(t, 2, both(inSteps(1, 0), deleting))
+	f.settle()
+	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = []string{"example.com/machines"} })
+	f.label(1, testLabel, "")
+	f.reconcile()
+	f.after(settleTime)
+	f.Expect(f.deployment(1).DeletionTimestamp).NotTo(BeNil())
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.Expect(f.phases()).To(HavePrefix("Succeeded v1.36.2, "))
+	f.freeze(1, true)
+	f.reconcile()
+	f.Expect(f.phases()).To(HavePrefix("Progressing v1.37.0, "))
+	f.edit(1, func(d *v1alpha1.MachineDeployment) { d.Finalizers = nil })
+}

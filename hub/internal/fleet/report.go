@@ -64,12 +64,14 @@ func report(s *scope, d decision, now time.Time) {
 		condition.ObservedGeneration = s.fleet.Generation
 		conditions.Set(&status.Conditions, condition, now)
 	}
-	facts := []metav1.Condition{fact}
+	facts := []metav1.Condition{fact, s.groupFact(), s.contestFact()}
 	table := []conditions.Part{
 		{Type: conditions.DeletingFact, Wanted: metav1.ConditionFalse, Optional: true},
 		{Type: v1alpha1.FrozenCondition, Wanted: metav1.ConditionFalse},
 		{Type: rolledOut, Wanted: metav1.ConditionTrue},
 		{Type: v1alpha1.AvailableCondition, Wanted: metav1.ConditionTrue},
+		{Type: groupsHaveClusters, Wanted: metav1.ConditionTrue},
+		{Type: uncontested, Wanted: metav1.ConditionTrue},
 	}
 	if s.fleet.DeletionTimestamp != nil {
 		facts, table = append(facts, conditions.Deleting("the fleet is being deleted")), table[:1]
@@ -77,7 +79,10 @@ func report(s *scope, d decision, now time.Time) {
 	conditions.Conclude(&status.Conditions, facts, table, s.fleet.Generation, now)
 	status.Message = progress.Message
 	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ReadyCondition); ready.Status != metav1.ConditionTrue {
-		status.Message = strings.TrimPrefix(ready.Message, rolledOut+": ")
+		status.Message = ready.Message
+		for _, fact := range facts {
+			status.Message = strings.TrimPrefix(status.Message, fact.Type+": ")
+		}
 	}
 }
 

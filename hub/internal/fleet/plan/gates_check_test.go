@@ -91,7 +91,7 @@ func (r reading) failedOutside(failed map[string]int) int {
 
 // busyBeside is how many other clusters are in progress.
 func busyBeside(in Input, cluster string) int {
-	busy := 0
+	busy := in.Deleting
 	for _, c := range in.Clusters {
 		all := readings(in)
 		mandatory := slices.ContainsFunc(all, func(r reading) bool { return isMandatory(mandatoryOf(r.strategy), r.of[c.Name]) })

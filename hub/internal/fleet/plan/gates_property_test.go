@@ -282,6 +282,7 @@ func (w *world) report(t *rapid.T) {
 	if rapid.IntRange(0, 4).Draw(t, "a long time") == 0 {
 		w.in.Now = w.in.Now.Add(15 * time.Minute)
 	}
+	w.in.Deleting = rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "deleting")
 	w.in.Aborted = rapid.IntRange(0, 9).Draw(t, "aborted") == 0
 	empty := Observed{Generation: 2, ObservedGeneration: 2}
 	for i := range w.in.Clusters {

@@ -208,6 +208,22 @@ func (r *rules) addMandatory(field string, wanted []ocm.MandatoryDecisionGroup, 
 	return names, nil
 }
 
+// MandatoryGroups are the names of a strategy's mandatory groups, in their order.
+func MandatoryGroups(s ocm.RolloutStrategy) []string {
+	var wanted []ocm.MandatoryDecisionGroup
+	switch {
+	case s.Type == ocm.Progressive && s.Progressive != nil:
+		wanted = s.Progressive.MandatoryDecisionGroups.MandatoryDecisionGroups
+	case s.Type == ocm.ProgressivePerGroup && s.ProgressivePerGroup != nil:
+		wanted = s.ProgressivePerGroup.MandatoryDecisionGroups.MandatoryDecisionGroups
+	}
+	var names []string
+	for _, m := range wanted {
+		names = append(names, m.GroupName)
+	}
+	return names
+}
+
 // amount reads a count or a percentage of total.
 func amount(value intstr.IntOrString, total int, up bool) (int, error) {
 	if value.Type == intstr.Int {

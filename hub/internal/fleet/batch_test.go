@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// Whatever a user does while a plan is carried out is obeyed by the next write.
+func TestTheNextWriteObeys(t *testing.T) {
+	for name, stop := range map[string]func(*fixture){
+		"a pause": func(f *fixture) { f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true }) },
+		"a freeze": func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) {
+				metav1.SetMetaDataAnnotation(&fleet.ObjectMeta, v1alpha1.FreezeAnnotation, "x")
+			})
+		},
+		"an abort": func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.AbortedRevision, _ = revisionOf(fleet) })
+		},
+		"an approval that is needed": func(f *fixture) {
+			f.update(func(fleet *v1alpha1.MachineFleet) {
+				fleet.Spec.Groups = []v1alpha1.MachineFleetGroup{{Name: "all", Approval: v1alpha1.GroupApprovalRequired, ClusterSelector: &metav1.LabelSelector{}}}
+			})
+		},
+		"a window that ends": func(f *fixture) { f.clock.SetTime(f.clock.Now().Add(2 * time.Hour)) },
+		"its deletion":       func(f *fixture) { f.Expect(f.direct.Delete(f.t.Context(), f.refresh())).To(Succeed()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 5, func(fleet *v1alpha1.MachineFleet) {
+				fleet.Finalizers = []string{"example.com/test"}
+				fleet.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Name: "night", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+			})
+			for range 3 {
+				f.reconcile()
+			}
+			f.says(false, 0, 1, 2, 3, 4)
+			f.reconcile()
+			f.upgrade("v1.37.0")
+			begun := 0
+			f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				err := c.Patch(ctx, object, patch, options...)
+				if _, is := object.(*v1alpha1.MachineDeployment); is && err == nil {
+					if begun++; begun == 2 {
+						stop(f)
+					}
+				}
+				return err
+			}
+			f.restart()
+			for range 5 {
+				_ = f.try() // The status is written to another version than was read.
+			}
+			f.Expect(begun).To(Equal(2))
+			f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Finalizers = nil })
+		})
+	}
+}
+
+// A cluster that is frozen, denied or relabelled between two writes is left alone by the second.
+func TestTheNextWriteLooksAtItsCluster(t *testing.T) {
+	for name, change := range map[string]func(*fixture){
+		"frozen": func(f *fixture) { f.freeze(1, true) },
+		"denied": func(f *fixture) {
+			f.cluster(1).Spec.Acceptance = v1alpha1.AcceptanceDenied
+			f.Expect(f.direct.Update(f.t.Context(), f.clusters[1])).To(Succeed())
+		},
+		"relabelled": func(f *fixture) { f.label(1, testLabel, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, nil)
+			f.settle()
+			f.upgrade("v1.37.0")
+			begun := 0
+			f.faults.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				if _, is := object.(*v1alpha1.MachineDeployment); is {
+					if begun++; begun == 1 {
+						change(f)
+					}
+				}
+				return c.Patch(ctx, object, patch, options...)
+			}
+			f.restart()
+			for range 4 {
+				f.reconcile()
+			}
+			f.Expect(f.phases()).To(Equal("Progressing v1.37.0, Succeeded v1.36.2, Progressing v1.37.0"))
+		})
+	}
+}
+
+// A long plan is carried out in batches, and the status is written in between.
+func TestALongPlanIsDecidedAgain(t *testing.T) {
+	f := newFixture(t, 4, nil)
+	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		f.clock.SetTime(f.clock.Now().Add(3 * time.Second)) // A slow API server.
+		return c.Create(ctx, object, options...)
+	}
+	f.restart()
+	for i := range 5 { // The template is kept first, and takes as long.
+		result := f.result()
+		f.Expect(f.refresh().Status.Clusters.Progressing).To(BeNumerically(">=", min(max(i-1, 0), 1)), "the status is written meanwhile")
+		if i < 4 {
+			f.Expect(result.RequeueAfter).To(Equal(restAfter))
+		}
+	}
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2, Progressing v1.36.2, Progressing v1.36.2, Progressing v1.36.2"))
+}
+
+// A template that cannot be kept yet makes no new number each time that it is tried.
+func TestTheNumberOfARolloutStaysWhileItsFirstWriteIsRefused(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	f.faults.Create = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if _, is := object.(*v1alpha1.MachineDeployment); is {
+			return fmt.Errorf("refused by the test")
+		}
+		return c.Create(ctx, object, options...)
+	}
+	f.restart()
+	for range 3 {
+		_ = f.try()
+		f.clock.SetTime(f.clock.Now().Add(lastRetry))
+	}
+	f.Expect(f.templates()).To(Equal([]string{"1 v1.36.2"}))
+}

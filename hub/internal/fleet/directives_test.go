@@ -1,0 +1,41 @@
+package fleet
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+func TestAnOverrideWithABadDirectiveIsNamed(t *testing.T) {
+	for patch, want := range map[string]string{
+		`{"spec":{"$retainKeys":[1,{}]}}`:  "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
+		`{"spec":{"$retainKeys":{"a":1}}}`: "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
+		`{"spec":{"$patch":["replace"]}}`:  "spec.overrides[a].template.spec.$patch: want merge, replace or delete",
+		`{"$setElementOrder/x":[{}]}`:      "spec.overrides[a].template.$setElementOrder/x: there is no such directive",
+		`{"spec":{"template":{"spec":{"providerConfig":{"value":{"x":[{"$deleteFromPrimitiveList/y":5}]}}}}}}`: "$deleteFromPrimitiveList/y: there is no such directive",
+		`{"metadata":{"annotations":{"hollowfleet.io/freeze":"x"}}}`:                                           "spec.overrides[a].template.metadata.annotations[hollowfleet.io/freeze]: it is written by programs",
+	} {
+		fleet := &v1alpha1.MachineFleet{}
+		fleet.Spec.Overrides = []v1alpha1.MachineFleetOverride{{Name: "a", Template: &runtime.RawExtension{Raw: []byte(patch)}}}
+		_, invalid := mergedTemplates(fleet)
+		NewWithT(t).Expect(invalid).NotTo(BeNil(), patch)
+		NewWithT(t).Expect(invalid.message).To(ContainSubstring(want), patch)
+	}
+}
+
+func TestATemplateSetsNothingThatTheHubWrites(t *testing.T) {
+	f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	})
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("-"))
+	f.Expect(f.status().Message).To(ContainSubstring("spec.template.metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"))
+	f.update(func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.Template.Metadata.Annotations = map[string]string{v1alpha1.AutoscalerMaxSizeAnnotation: "3"}
+	})
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Progressing v1.36.2"))
+}

@@ -1,0 +1,51 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+)
+
+// groupsHaveClusters is the type of the fact that the groups of a fleet have clusters.
+const groupsHaveClusters = "GroupsHaveClusters"
+
+// groupFact says whether the groups that have to have a cluster do. A fleet whose clusters all have the revision is not well without:
+// its next rollout would wait for the group, or go past the gate that it was.
+func (s *scope) groupFact() metav1.Condition {
+	fact := metav1.Condition{Type: groupsHaveClusters, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}
+	if s.invalid != nil || s.selectedCount() == 0 {
+		return fact // That says enough.
+	}
+	mandatory := plan.MandatoryGroups(s.fleet.Spec.RolloutStrategy)
+	for _, group := range s.fleet.Spec.Groups {
+		if slices.ContainsFunc(s.members, func(m *member) bool { return m.selected && m.group == group.Name }) {
+			continue
+		}
+		why := ""
+		switch {
+		case slices.Contains(mandatory, group.Name):
+			why = "it is mandatory, and no cluster is in it"
+		case s.hasLost(group.Name):
+			why = "it has lost all its clusters"
+		default:
+			continue
+		}
+		remedy := "correct its clusterSelector or the labels of the Clusters"
+		if group.ClusterSelector == nil {
+			remedy = "correct its name or the decision groups of the Placement"
+		}
+		fact.Status, fact.Reason = metav1.ConditionFalse, v1alpha1.ReasonGroupWithoutCluster
+		fact.Message = fmt.Sprintf("spec.groups[%s]: %s, so the next rollout does not have that gate as it is meant: %s, or remove the group", group.Name, why, remedy)
+		return fact
+	}
+	return fact
+}
+
+// hasLost tells whether a cluster of the fleet was started in a group.
+func (s *scope) hasLost(group string) bool {
+	return slices.ContainsFunc(slices.Concat(s.members, s.left), func(m *member) bool { return m.record != nil && m.record.Group == group })
+}

@@ -1,0 +1,59 @@
+package plan
+
+import "time"
+
+// report fills in what the plan says about the clusters.
+func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
+	p.Counts = map[Phase]int{}
+	for _, c := range clusters {
+		phase := in.phase(c)
+		p.Counts[phase]++
+		if c.late && !c.Left && in.unfinished(c) {
+			p.Late = append(p.Late, c.Name)
+		}
+		if phase == Failed || phase == TimedOut || phase == RollbackFailed {
+			p.Failures = append(p.Failures, c.Name)
+		}
+		switch {
+		case c.Held && phase != Succeeded:
+			if !c.Left {
+				p.Held = append(p.Held, c.Name)
+			}
+		case !c.Silent:
+			p.recheckPhase(in, c, rules)
+		}
+	}
+}
+
+// recheckPhase sees to it that the time is kept at which the phase of a cluster ends, if nothing else ends it.
+func (p *Plan) recheckPhase(in Input, c Cluster, rules rules) {
+	now := in.Now
+	r, o := c.Record, c.Observed
+	switch r.Phase {
+	case Soaking:
+		end := r.Since.Add(rules.soak)
+		if r.Revision == in.Revision && end.After(p.SoakEnds) {
+			p.SoakEnds = end
+		}
+		if p.recheck(end.Sub(now)); !now.Before(end) && r.Revision == in.Revision {
+			p.AwaitingNews = append(p.AwaitingNews, c.Name)
+		}
+	case Progressing, RollingBack:
+		if rules.deadline > 0 {
+			p.recheck(r.Since.Add(rules.deadline).Sub(now))
+		}
+		if o.current() && o.Failing {
+			p.recheck(r.Since.Add(o.Deadline).Sub(now))
+		}
+	case ToApply, Succeeded, Failed, TimedOut, RolledBack, RollbackFailed:
+	}
+}
+
+func (p *Plan) recheck(after time.Duration) {
+	if after <= 0 {
+		return
+	}
+	if p.RecheckAfter == 0 || after < p.RecheckAfter {
+		p.RecheckAfter = after
+	}
+}

@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+)
+
+// What is only not heard stops a rollout, and rolls nothing back.
+func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
+	f := newFixture(t, 4, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
+		fleet.Spec.UnreachablePolicy, fleet.Spec.RollbackPolicy = v1alpha1.UnreachableFail, v1alpha1.RollbackAll
+	}))
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.freeze(3, true)
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0, Succeeded v1.36.2"))
+	f.Expect(f.status().Message).To(ContainSubstring("more have failed than spec.rolloutStrategy allows, and nothing more is begun"))
+	f.Expect(f.fleet.Status.Failures).To(ConsistOf(HaveField("Reason", v1alpha1.ReasonClusterUnreachable)))
+	f.says(true, 1)
+	f.reconcile()
+	f.says(false, 2)
+	f.reconcile()
+	f.Expect(f.phases()).To(ContainSubstring("RollingBack v1.36.2"), "a failure that was reported does")
+}
+
+// A soak is over when the agent is heard after it, and not for the time alone.
+func TestASoakEndsOnNewsAndNotOnSilence(t *testing.T) {
+	f := newFixture(t, 2, inSteps(1, 10*time.Second))
+	for i, cluster := range f.clusters {
+		hubtest.SetCondition(t, f.direct, f.cluster(i), &cluster.Status.Conditions, v1alpha1.ClusterJoinedCondition, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		f.agents.Hear(cluster.Name)
+	}
+	news := f.agents.News()
+	f.reconcile()
+	f.says(false, 0)
+	f.reconcile()
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.agents.NoteRenewal(f.clusters[0].Name, f.clock.Now())
+	f.after(9 * time.Second)
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(Equal("Soaking v1.36.2, -"))
+	f.Expect(news).NotTo(Receive())
+	f.agents.NoteRenewal(f.clusters[0].Name, f.clock.Now())
+	f.Expect(news).To(Receive(), "it wakes the fleet")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2"))
+}
