@@ -100,14 +100,18 @@ func (f *Fleet) StartAgent(ctx context.Context, member *Member) error {
 	if err != nil {
 		return err
 	}
-	args := slices.Concat([]string{
+	name := "agent " + member.Name
+	args, err := f.withEndpoints(name, slices.Concat([]string{
 		"--cluster-name", member.Name,
 		"--bootstrap-kubeconfig", f.bootstrapKubeconfig(member), "--credential-dir", f.CredentialDir(member),
-		"--hollow-node-image", HollowNodeImage, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
+		"--hollow-node-image", HollowNodeImage,
 		// All Nodes are hollow, but for the podhost's.
 		"--hollow-taint", string(v1alpha1.HollowTaintNever),
-	}, kubeconfigs, f.options.AgentArgs)
-	if member.Agent, err = f.start("agent "+member.Name, "agent", args); err != nil {
+	}, kubeconfigs, f.options.AgentArgs))
+	if err != nil {
+		return err
+	}
+	if member.Agent, err = f.start(name, "agent", args); err != nil {
 		return err
 	}
 	f.progress("%s: agent started", member.Name)

@@ -233,9 +233,10 @@ func (f *Fleet) StartHubProcess(ctx context.Context) error {
 	if kubeconfig, _, err = f.routedKubeconfig(Link{From: FromHub, To: HubServer}, kubeconfig); err != nil {
 		return err
 	}
-	args := append([]string{
-		"--kubeconfig", kubeconfig, "--health-address", "127.0.0.1:0", "--metrics-address", "0",
-	}, f.options.HubArgs...)
+	args, err := f.withEndpoints("hub", append([]string{"--kubeconfig", kubeconfig}, f.options.HubArgs...))
+	if err != nil {
+		return err
+	}
 	f.HubProcess, err = f.start("hub", "hub", args)
 	return err
 }

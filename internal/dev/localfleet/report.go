@@ -33,6 +33,7 @@ type Running struct {
 	PID   int    `json:"pid"`
 	Alive bool   `json:"alive"`
 	Log   string `json:"log,omitempty"`
+	Endpoints
 }
 
 // ReadReport reports on the fleet in dir.
@@ -56,6 +57,7 @@ func ReadReport(dir string) (Report, error) {
 	}
 	for _, identity := range state.Processes {
 		report.Processes = append(report.Processes, running(dir, identity, identity.Name))
+		report.Processes[len(report.Processes)-1].Endpoints = state.Endpoints[identity.Name]
 	}
 	return report, nil
 }

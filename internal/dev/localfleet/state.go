@@ -43,6 +43,8 @@ type State struct {
 	Clusters []string `json:"clusters"`
 	// Processes in the order of their start.
 	Processes []process.Identity `json:"processes"`
+	// Endpoints are those of hub and agents, by the names of their processes.
+	Endpoints map[string]Endpoints `json:"endpoints,omitempty"`
 }
 
 func (f *Fleet) record(started *process.Process) error {

@@ -5,9 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -104,6 +108,36 @@ func (p *person) leavesNothing() {
 	p.Expect(testenv.ProcessesUnder(p.temp)).To(BeEmpty(), "processes left behind")
 }
 
+// servesMetrics holds that hub and agents serve health and metrics where the fleet says, without a credential, and where they did before.
+func (p *person) servesMetrics(before localfleet.Report) {
+	p.t.Helper()
+	table := p.succeeds("local", "status", "--dir", p.dir)
+	serving := slices.DeleteFunc(p.report().Processes, func(r localfleet.Running) bool { return r.Metrics == "" })
+	p.Expect(serving).To(HaveLen(3), "a hub and two agents")
+	for _, running := range serving {
+		component, _, _ := strings.Cut(running.Name, " ")
+		p.Expect(table).To(And(ContainSubstring(running.Metrics), ContainSubstring(running.Health)))
+		for _, old := range before.Processes {
+			if old.Name == running.Name {
+				p.Expect(running.Endpoints).To(Equal(old.Endpoints), running.Name)
+			}
+		}
+		for url, text := range map[string]string{
+			running.Metrics: `hollowfleet_build_info{component="` + component + `"`, running.Health + "/healthz": "ok",
+		} {
+			p.Eventually(func() (string, error) {
+				response, err := http.Get(url) //nolint:noctx // a test's own fleet on loopback
+				if err != nil {
+					return "", err
+				}
+				defer func() { _ = response.Body.Close() }()
+				body, err := io.ReadAll(response.Body)
+				return string(body), err
+			}, patience, time.Second).Should(ContainSubstring(text), "%s at %s", running.Name, url)
+		}
+	}
+}
+
 func TestALocalFleet(t *testing.T) {
 	p := newPerson(t)
 	report := p.up("--clusters", "2", "--machines", "1", "--kubelet-version", "v1.36.2", "--kubelet-version", "v1.35.4")
@@ -123,6 +157,7 @@ func TestALocalFleet(t *testing.T) {
 		}, patience, time.Second).Should(Equal(0), "it is started again")
 		p.Expect(p.pid(name)).NotTo(Equal(ended))
 	}
+	p.servesMetrics(report)
 	p.succeeds("freeze", "cluster", "c1", "--reason", "test", "--timeout", patience.String())
 	p.succeeds("unfreeze", "cluster", "c1", "--timeout", patience.String())
 

@@ -94,7 +94,7 @@ func newKeep(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command.Flags().StringVar(&options.BinDir, "bin-dir", "", "directory of the programs")
 	command.Flags().StringSliceVar(&options.Clusters, "cluster", nil, "names of the workload clusters")
 	addOwner(command, &pid)
-	addAgentArgs(command, &options.AgentArgs)
+	addProgramArgs(command, &options.HubArgs, &options.AgentArgs)
 	return command
 }
 
@@ -108,8 +108,9 @@ func addOwner(command *cobra.Command, pid *int) {
 	command.Flags().IntVar(pid, ownerFlag, 0, `end the fleet, and remove its files, when the process with this ID ends (default: it stays until "local down")`)
 }
 
-func addAgentArgs(command *cobra.Command, args *[]string) {
-	command.Flags().StringArrayVar(args, "agent-arg", nil, "argument to add to the command line of each agent, such as --agent-arg=--freeze-after=6s; may be given several times")
+func addProgramArgs(command *cobra.Command, hub, agents *[]string) {
+	command.Flags().StringArrayVar(hub, "hub-arg", nil, "argument to add to the command line of the hub, such as --hub-arg=--metrics-address=127.0.0.1:8080; may be given several times")
+	command.Flags().StringArrayVar(agents, "agent-arg", nil, "argument to add to the command line of each agent, such as --agent-arg=--freeze-after=6s; may be given several times")
 }
 
 // ownerOf is the process that a fleet is for; nil if the fleet is to stay.

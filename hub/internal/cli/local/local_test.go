@@ -83,6 +83,14 @@ func TestStatusTellsWhatEnded(t *testing.T) {
 	g.Expect(cmdutil.Code(ended(report, "/f"))).To(Equal(cmdutil.Refused))
 }
 
+func TestStatusShowsWhereMetricsAre(t *testing.T) {
+	g := NewWithT(t)
+	report := localfleet.Report{Processes: []localfleet.Running{{Name: "c1", PID: 7}, {Name: "hub", Endpoints: localfleet.Endpoints{Health: "http://127.1.2.3:4", Metrics: "http://127.1.2.3:5/metrics"}}}}
+	table := processTable(report)
+	g.Expect(table.Rows[0].Cells).To(HaveExactElements("c1", 7, "ENDED", "-", "-", ""))
+	g.Expect(table.Rows[1].Cells).To(ContainElements("http://127.1.2.3:4", "http://127.1.2.3:5/metrics"))
+}
+
 func TestDownLeavesOtherFilesAlone(t *testing.T) {
 	g := NewWithT(t)
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()

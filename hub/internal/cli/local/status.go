@@ -95,13 +95,13 @@ func showTables(ctx context.Context, out io.Writer, report localfleet.Report, wi
 }
 
 func processTable(report localfleet.Report) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Log")}
+	table := &metav1.Table{ColumnDefinitions: cmdutil.Columns("Process", "PID", "State", "Health", "Metrics", "Log")}
 	for _, process := range report.Processes {
 		state := "runs"
 		if !process.Alive {
 			state = "ENDED"
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{process.Name, process.PID, state, process.Log}})
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{process.Name, process.PID, state, cmp.Or(process.Health, "-"), cmp.Or(process.Metrics, "-"), process.Log}})
 	}
 	return table
 }

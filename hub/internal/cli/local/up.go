@@ -56,6 +56,7 @@ type upOptions struct {
 	timeout   time.Duration
 	// owner is the ID of the process that the fleet is for; 0 if the fleet is to stay.
 	owner     int
+	hubArgs   []string
 	agentArgs []string
 	output    format
 	// progress takes what is told while the fleet starts: standard output is for the result alone if that has a format.
@@ -89,7 +90,7 @@ With -o the command prints what "local status" prints in that format, and tells 
 	flags.StringVar(&o.binDir, "bin-dir", besideMe(), "directory of the programs hub, agent, simcluster and hollow-node")
 	flags.BoolVar(&o.temporary, "temporary-dir", false, "remove the directory itself with the fleet, if nothing else is in it, also when it was there before")
 	addOwner(command, &o.owner)
-	addAgentArgs(command, &o.agentArgs)
+	addProgramArgs(command, &o.hubArgs, &o.agentArgs)
 	cmdutil.ChoiceP(command, &o.output, "output", "o", cmdutil.OutputUsage(formats...), formats...)
 	return command
 }
@@ -241,6 +242,9 @@ func (o *upOptions) startKeeper(id string) (*process.Process, error) {
 	args := []string{"local", keepName, "--dir", o.dir, "--" + dirIDFlag, id, "--bin-dir", o.binDir}
 	for _, name := range o.names() {
 		args = append(args, "--cluster", name)
+	}
+	for _, arg := range o.hubArgs {
+		args = append(args, "--hub-arg", arg)
 	}
 	for _, arg := range o.agentArgs {
 		args = append(args, "--agent-arg", arg)
