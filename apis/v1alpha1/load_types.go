@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Load is what is done to the API server of a cluster: objects of templates are made, changed, read and deleted in namespaces
 // that the run makes for itself.
 //
-// +kubebuilder:validation:XValidation:rule="self.steps.all(s, s.phases.all(p, !has(p.template) || (has(self.templates) && self.templates.exists(t, t.name == p.template))))",message="steps: each template of a phase has to be the name of one of templates",fieldPath=".steps"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.all(s, !has(s.phases) || s.phases.all(p, !has(p.template) || (has(self.templates) && self.templates.exists(t, t.name == p.template))))",message="steps: each template of a phase has to be the name of one of templates",fieldPath=".steps"
 type Load struct {
 	// namespaces is how many namespaces the run makes in the cluster, 1 to 100. Default 1.
 	// +kubebuilder:validation:Minimum=1

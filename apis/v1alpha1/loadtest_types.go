@@ -18,6 +18,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because the disruption beside it has a longer one"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type LoadTest struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -27,7 +28,7 @@ type LoadTest struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. Only stopped can be changed later.
-	// +required
+	// +optional
 	Spec LoadTestSpec `json:"spec"`
 	// status is written by the hub.
 	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this load test yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}

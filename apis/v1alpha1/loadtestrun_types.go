@@ -14,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.progress.failed`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type LoadTestRun struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -23,7 +24,7 @@ type LoadTestRun struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user, or by the hub for a LoadTest. Only startTime, once, and stopped can be changed later.
-	// +required
+	// +optional
 	Spec LoadTestRunSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
 	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}

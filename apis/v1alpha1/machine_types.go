@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters, because the name is also the Node's name and a label value"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -35,7 +36,7 @@ type Machine struct {
 	// spec is written by the user or the MachineSet, except providerID. What a MachineSet's template gives without
 	// replacement (metadata, taints, roles) the set keeps as its template says. So it does with each of timeouts and with
 	// unhealthyNodeConditions, unless a user sets another value on the Machine: that stays until it is removed.
-	// +required
+	// +optional
 	Spec MachineSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has reported, phase is Pending.
 	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not reported on this machine yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not reported on this machine yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -192,10 +193,11 @@ type ProviderConfig struct {
 	Provider string `json:"provider,omitempty"`
 
 	// value is the provider's own configuration with its apiVersion and kind, for provider hollow a
-	// HollowNodeConfig.
+	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 4 levels.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Value *runtime.RawExtension `json:"value,omitempty"`
 

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.spec.nodeTemplate.capacity.cpu`,priority=1
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.nodeTemplate.capacity.memory`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type MachineClass struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -24,7 +25,7 @@ type MachineClass struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user.
-	// +required
+	// +optional
 	Spec MachineClassSpec `json:"spec"`
 }
 
@@ -38,10 +39,12 @@ type MachineClassSpec struct {
 	Provider string `json:"provider"`
 
 	// providerConfig is the provider's own configuration with its apiVersion and kind; for provider hollow a
-	// HollowNodeConfig. Default: the provider's defaults.
+	// HollowNodeConfig. At most 64 fields, 2048 keys and items, 16384 characters and 4
+	// levels. Default: the provider's defaults.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
 

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because MachineSet and Machine names add 17 and are at most 63"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type MachineDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -32,7 +33,7 @@ type MachineDeployment struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user; replicas also through the scale subresource.
-	// +required
+	// +optional
 	Spec MachineDeploymentSpec `json:"spec"`
 	// status is written by the hub. Until it has looked, Ready is Unknown.
 	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine deployment yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -42,9 +43,9 @@ type MachineDeployment struct {
 
 // MachineDeploymentSpec is the desired deployment.
 //
-// +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.size() <= 15",message="spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
-// +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.size() <= 15",message="spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.selector) || !has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || !has(self.minReadySeconds) || self.progressDeadlineSeconds > self.minReadySeconds",message="spec.progressDeadlineSeconds: must be more than spec.minReadySeconds, or no rollout could ever be in time",fieldPath=".progressDeadlineSeconds"
 type MachineDeploymentSpec struct {
 	// clusterName is the Cluster that the Machines belong to; it equals the namespace's name. Cannot be changed.

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the MachineDeployments have the same name, and MachineSet and Machine names add 17 and are at most 63"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type MachineFleet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -33,7 +34,7 @@ type MachineFleet struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user.
-	// +required
+	// +optional
 	Spec MachineFleetSpec `json:"spec"`
 	// status is written by the hub. Until it has looked, Ready is Unknown.
 	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine fleet yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -400,9 +401,9 @@ type MachineDeploymentTemplate struct {
 // MachineDeploymentTemplateSpec has the fields of a MachineDeployment's spec, with the same meanings, but for clusterName,
 // replicas and paused.
 //
-// +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.size() <= 15",message="spec.template.spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
-// +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.template.spec.selector.matchLabels does not match spec.template.spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.size() <= 15",message="spec.template.spec.selector.matchLabels: at most 15 labels, because the hub adds the template's hash to a MachineSet's 16",fieldPath=".selector.matchLabels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.size() <= 63",message="spec.template.spec.template.metadata.labels: at most 63 labels, because the hub adds the template's hash to a MachineSet's 64",fieldPath=".template.metadata.labels"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.selector) || !has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="spec.template.spec.selector.matchLabels does not match spec.template.spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || !has(self.minReadySeconds) || self.progressDeadlineSeconds > self.minReadySeconds",message="spec.template.spec.progressDeadlineSeconds: must be more than spec.template.spec.minReadySeconds, or no rollout could ever be in time",fieldPath=".progressDeadlineSeconds"
 type MachineDeploymentTemplateSpec struct {
 	// selector chooses the MachineSets and Machines of each deployment; the template must carry its labels. Cannot be

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 57",message="metadata.name: at most 57 characters, because Machine names add 6 and are at most 63"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type MachineSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -31,7 +32,7 @@ type MachineSet struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user or the MachineDeployment.
-	// +required
+	// +optional
 	Spec MachineSetSpec `json:"spec"`
 	// status is written by the hub. Until it has looked, Ready is Unknown.
 	// +kubebuilder:default={conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this machine set yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this machine set yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -41,7 +42,7 @@ type MachineSet struct {
 
 // MachineSetSpec is the desired set of Machines.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.selector) || !has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="spec.selector.matchLabels does not match spec.template.metadata.labels: give the template every label of the selector",fieldPath=".selector"
 type MachineSetSpec struct {
 	// clusterName is the Cluster that the Machines belong to; it equals the namespace's name. Cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed: create the object in the other cluster's namespace"

@@ -19,6 +19,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because the runs have longer names"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type NodeDisruption struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -28,7 +29,7 @@ type NodeDisruption struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. Only paused and dryRun can be changed later.
-	// +required
+	// +optional
 	Spec NodeDisruptionSpec `json:"spec"`
 	// status is written by the hub.
 	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The hub has not looked at this disruption yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The hub has not looked at this disruption yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}

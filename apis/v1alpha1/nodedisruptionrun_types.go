@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Recovered",type=integer,JSONPath=`.status.recovered`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,reason=FieldValueRequired,fieldPath=".spec",message="is missing: write one, or delete the object"
 type NodeDisruptionRun struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -30,7 +31,7 @@ type NodeDisruptionRun struct {
 	DecodeError string `json:"-"`
 
 	// spec is written by the user. Only paused can be changed later.
-	// +required
+	// +optional
 	Spec NodeDisruptionRunSpec `json:"spec"`
 	// status is written by the cluster's agent. Until it has looked, the phase is Pending.
 	// +kubebuilder:default={phase: "Pending", conditions: {{type: "Ready", status: "Unknown", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}, {type: "Reconciling", status: "True", reason: "Pending", message: "The agent has not looked at this run yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -134,7 +135,7 @@ type DisruptionTarget struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.repeat) || self.repeat <= 1 || (has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s'))",message="timing.repeat: without unhealthyFor there is one window, which lasts until the end: set unhealthyFor, or remove repeat"
 // +kubebuilder:validation:XValidation:rule="!(has(self.unhealthyFor) && duration(self.unhealthyFor) > duration('0s')) || (has(self.repeat) && self.repeat == 1) || (has(self.jitter) ? duration(self.jitter) : duration('0s')) <= (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s'))",message="timing.jitter: it is more than healthyFor, so that windows could overlap: shorten it, or set repeat to 1"
-// +kubebuilder:validation:XValidation:rule="(has(self.healthyFor) ? duration(self.healthyFor) : duration('0s')) + (has(self.jitter) ? duration(self.jitter) : duration('0s')) < duration(self.duration)",message="timing.healthyFor: with jitter, the first window could begin after the end of the run: shorten them, or set a longer duration"
+// +kubebuilder:validation:XValidation:rule="!has(self.duration) || (has(self.healthyFor) ? duration(self.healthyFor) : duration('0s')) + (has(self.jitter) ? duration(self.jitter) : duration('0s')) < duration(self.duration)",message="timing.healthyFor: with jitter, the first window could begin after the end of the run: shorten them, or set a longer duration"
 type DisruptionTiming struct {
 	// startAfter is how long after its creation the run begins. Default 0s.
 	// +kubebuilder:validation:Type=string

@@ -49,6 +49,8 @@ func rules() []rule {
 		}},
 		// The code that writes a condition cuts its message.
 		{"messages of conditions", with("maxLength", json.Number("32768")), schema{"maxLength": 4096}},
+		// The values of a label selector's expression, which is asked for every Cluster or Machine.
+		{"values of selectors", named("values", "array"), schema{"maxItems": 256}},
 		// The others are for a RolloutStrategy of Open Cluster Management.
 		{"minSuccessTime", named("minSuccessTime", "string"), schema{"maxLength": 32, "pattern": `^(0|` + duration + `)$`}},
 		{"progressDeadline", named("progressDeadline", "string"), schema{"maxLength": 32, "pattern": `^(None|` + duration + `)$`}},

@@ -24,6 +24,7 @@ a:
   mandatoryDecisionGroups:
     items: {properties: {groupName: {type: string}}}
     type: array
+  matchExpressions: {items: {properties: {values: {type: array}}}, type: array}
 `
 
 const bounded = `---
@@ -51,6 +52,13 @@ a:
           maxLength: 63
           type: string
     maxItems: 64
+    type: array
+  matchExpressions:
+    items:
+      properties:
+        values:
+          maxItems: 256
+          type: array
     type: array
   maxFailures:
     maxLength: 16

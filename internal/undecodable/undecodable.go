@@ -25,7 +25,16 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s cannot be decoded: %s: repair it with kubectl edit", e.String(), e.Problem)
+	return fmt.Sprintf("%s cannot be decoded: %s: %s", e.String(), e.Problem, e.remedy())
+}
+
+// remedy is what a person can do. What was measured, or is on Nodes, follows the spec that there was, which is never changed.
+func (e *Error) remedy() string {
+	switch e.Kind {
+	case "LoadTest", "LoadTestRun", "NodeDisruption", "NodeDisruptionRun":
+		return "delete it, and create another one"
+	}
+	return "repair it with kubectl edit"
 }
 
 // String names the object.
