@@ -2,7 +2,11 @@
 
 package clientcert
 
-import "time"
+import (
+	"time"
+
+	"github.com/hollowfleet/hollowfleet/internal/backoff"
+)
 
 // heldCredential is the credential that the agent has.
 type heldCredential struct {
@@ -128,7 +132,7 @@ func nextStep(request *observedRequest, removed, refusals int) requestStep {
 	case request.Mine && request.State == requestIssued:
 		return collectCertificate
 	case request.Mine && (request.State == requestDenied || request.State == requestFailed):
-		if request.Known >= doubled(refused, refusals, longestRefused) {
+		if request.Known >= backoff.Delay(refusals+1, refused, longestRefused) {
 			return removeRequest
 		}
 		return awaitRequest
@@ -136,7 +140,7 @@ func nextStep(request *observedRequest, removed, refusals int) requestStep {
 		return awaitRequest
 	case request.State != requestPending && request.State != requestApproved:
 		return removeRequest
-	case request.Known >= doubled(courtesy, removed, longestCourtesy):
+	case request.Known >= backoff.Delay(removed+1, courtesy, longestCourtesy):
 		return removeRequest
 	}
 	return awaitRequest
@@ -149,12 +153,5 @@ const (
 
 // retryDelay is how long to wait after a number of failures in a row, a quarter more or less.
 func retryDelay(failures int, random float64) time.Duration {
-	return time.Duration((0.75 + random/2) * float64(doubled(shortestBackoff, failures-1, longestBackoff)))
-}
-
-func doubled(from time.Duration, times int, bound time.Duration) time.Duration {
-	for ; times > 0 && from < bound; times-- {
-		from *= 2
-	}
-	return min(from, bound)
+	return time.Duration((0.75 + random/2) * float64(backoff.Delay(failures, shortestBackoff, longestBackoff)))
 }

@@ -87,7 +87,7 @@ func (c *Controller) write(ctx context.Context, s *scope, w write) error {
 	adopted := m.deployment != nil && m.record == nil
 	patch, err := c.send(ctx, s.fleet, m, w.content, r)
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
-		c.refused.add(s.fleet.UID, m.cluster.Name, err, s.now)
+		c.refused.Record(place{s.fleet.UID, m.cluster.Name}, err, s.now)
 	}
 	switch {
 	case err != nil:

@@ -260,7 +260,7 @@ func (c *Controller) add(ctx context.Context, reader client.Reader, s *scope, ch
 
 // addProblem finds out what keeps the present revision from being begun in a cluster.
 func (c *Controller) addProblem(ctx context.Context, reader client.Reader, s *scope, m *member) error {
-	if wait, refused := c.refused.wait(s.fleet.UID, m.cluster.Name, s.now); refused != nil {
+	if wait, refused := c.refused.Wait(place{s.fleet.UID, m.cluster.Name}, s.now); refused != nil {
 		s.refuse(m, wait, refused)
 		return nil
 	}

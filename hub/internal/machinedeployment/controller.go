@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
+	"github.com/hollowfleet/hollowfleet/internal/backoff"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
@@ -59,7 +61,9 @@ type Controller struct {
 	started  time.Time
 	throttle reconciler.StatusThrottle
 	steps    stepBatcher
-	refused  refusals
+	// refused are the transfers that the API server refused. Each try locks and unlocks sets, whose events would start the next
+	// one at once.
+	refused backoff.Failures[types.UID]
 	// milestones are what the progress deadline is measured by.
 	milestones milestones
 	surges     *surges
@@ -109,7 +113,7 @@ func (c *Controller) Reconcile(ctx context.Context, deployment *v1alpha1.Machine
 	c.count(s)
 	next := reconciler.Next{After: s.counts.NextAvailable}
 	var actErr error
-	retry, refused := c.refused.wait(deployment.UID, now)
+	retry, refused := c.refused.Wait(deployment.UID, now)
 	d := decide(s)
 	if s.heldBy = d.HeldBy; d.empty() && !d.Held {
 		c.surges.unregister(client.ObjectKeyFromObject(deployment))

@@ -88,7 +88,7 @@ func TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace(t *testing.T) {
 	f.Expect(f.machines()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 	f.Expect(f.list()[0].Annotations).NotTo(HaveKey(v1alpha1.TransferAnnotation), "its set is unlocked with as many replicas as before")
 	f.Expect(f.replicasOf(f.list())).To(Equal([]int32{2}))
-	wait, refused := logic.refused.wait(f.deployment.UID, f.clock.Now())
+	wait, refused := logic.refused.Wait(f.deployment.UID, f.clock.Now())
 	f.Expect(wait).To(BeZero(), "a conflict puts the next attempt off no further")
 	f.Expect(refused).NotTo(HaveOccurred())
 }

@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -30,30 +29,4 @@ func TestGathering(t *testing.T) {
 	all.begin("a", now)
 	all.end("a")
 	g.Expect(all.wait("a", false, now.Add(gatherTime))).To(Equal(gatherTime), "there was nothing to gather")
-}
-
-func TestRefusals(t *testing.T) {
-	g := NewWithT(t)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var all refusals
-	wait := func(after time.Duration) time.Duration {
-		left, err := all.wait("a", now.Add(after))
-		g.Expect(err != nil).To(Equal(left > 0))
-		return left
-	}
-	g.Expect(wait(0)).To(BeZero())
-	all.add("a", errors.New("no"), now)
-	g.Expect(wait(time.Second)).To(Equal(firstRetry - time.Second))
-	g.Expect(wait(firstRetry)).To(BeZero())
-	all.add("a", errors.New("no"), now.Add(firstRetry))
-	g.Expect(wait(firstRetry)).To(Equal(2 * firstRetry))
-	for range 10 {
-		all.add("a", errors.New("no"), now)
-	}
-	g.Expect(wait(0)).To(Equal(lastRetry))
-	all.add("a", nil, now)
-	g.Expect(wait(0)).To(BeZero())
-	all.add("b", errors.New("no"), now)
-	g.Expect(wait(time.Hour)).To(BeZero())
-	g.Expect(all.all).To(BeEmpty())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
+	"github.com/hollowfleet/hollowfleet/internal/backoff"
 )
 
 // The bounds of creation, per set.
@@ -52,12 +53,8 @@ func (b *failureBackoff) refused(failure *actError, created int, now time.Time) 
 	if created > 0 {
 		b.failures = 0
 	}
-	pause := longestPause
-	if b.failures < 16 { // Far beyond longestPause, and far below an overflow.
-		pause = min(firstPause<<b.failures, longestPause)
-	}
 	b.failures++
-	b.retryAt, b.failure, b.acceptedAt = now.Add(pause), failure, time.Time{}
+	b.retryAt, b.failure, b.acceptedAt = now.Add(backoff.Delay(b.failures, firstPause, longestPause)), failure, time.Time{}
 }
 
 // accepted notes that the API server took all Machines.
