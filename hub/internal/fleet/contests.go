@@ -121,7 +121,7 @@ func (c *Controller) noteCorrection(s *scope, w write, patch []byte) {
 	c.contests.add(place{s.fleet.UID, m.cluster.Name}, fields, managersOf(m.deployment, fields), s.now)
 }
 
-// contested is the type of the fact that nobody fights with the fleet for a field.
+// uncontested is the type of the fact that nobody fights with the fleet for a field.
 const uncontested = "Uncontested"
 
 // contestFact says who sets fields back that the fleet owns. A single edit that was corrected is none.

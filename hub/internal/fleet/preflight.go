@@ -19,7 +19,7 @@ func (s *scope) preflight(ctx context.Context, reader client.Reader, m *member) 
 	var found []problem
 	if d := m.deployment; d != nil {
 		if m.record == nil {
-			foreign, err := s.foreign(ctx, reader, m)
+			foreign, err := s.checkAdoption(ctx, reader, m)
 			if err != nil {
 				return nil, err
 			}
@@ -98,8 +98,8 @@ func (s *scope) podsNeeded(m *member) int {
 	return max(desired+surge-has, 0)
 }
 
-// foreign finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
-func (s *scope) foreign(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
+// checkAdoption finds out whether the fleet may take over a MachineDeployment of its name that it did not make.
+func (s *scope) checkAdoption(ctx context.Context, reader client.Reader, m *member) ([]problem, error) {
 	d := m.deployment
 	whose := "was not made by the fleet"
 	if r := readRecord(d); r != nil && (!r.isOf(d) || r.UID == s.fleet.UID) {

@@ -64,7 +64,7 @@ func (s startedBy) isOpen(t *rapid.T, has map[string]string, now time.Time) bool
 			return false
 		}
 	}
-	any, open := false, false
+	chooses, open := false, false
 	for i := range s.fleet.Spec.MaintenanceWindows {
 		w := &s.fleet.Spec.MaintenanceWindows[i]
 		var hour int
@@ -75,9 +75,9 @@ func (s startedBy) isOpen(t *rapid.T, has map[string]string, now time.Time) bool
 		for _, at := range []time.Time{opened, opened.AddDate(0, 0, -1)} {
 			open = open || chosen(w.ClusterSelector) && !now.Before(at) && now.Before(at.Add(w.Duration.Duration))
 		}
-		any = any || chosen(w.ClusterSelector)
+		chooses = chooses || chosen(w.ClusterSelector)
 	}
-	return !any || open
+	return !chooses || open
 }
 
 var labelValues = []string{"canary", "east", "west", ""}

@@ -246,7 +246,9 @@ func TestEveryFieldOfTheSpecIsPromisedOrNoGate(t *testing.T) {
 	})
 	for path, field := range all {
 		g.Expect(seen).To(HaveKey(path), "there is no such field")
-		g.Expect(field.noGate == "").To(Equal(field.weaken != nil), path)
+		if field.noGate == "" {
+			g.Expect(field.weaken).NotTo(BeNil(), path)
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ func (g *gates) findWave(in Input, clusters []Cluster) {
 		if w.mandatory && !g.open && !g.breached && !g.proves(in, i, t, clusters) {
 			g.unproven = append(g.unproven, w.groups...)
 			// A fleet that has nothing to begin is at rest all the same.
-			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.unfinished(g.read(c)) })
+			g.open = slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Left && in.isUnfinished(g.read(c)) })
 			g.needsProof = g.open
 		}
 		if g.breached || g.open {

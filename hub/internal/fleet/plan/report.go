@@ -8,7 +8,7 @@ func (p *Plan) report(in Input, clusters []Cluster, rules rules) {
 	for _, c := range clusters {
 		phase := in.phase(c)
 		p.Counts[phase]++
-		if c.late && !c.Left && in.unfinished(c) {
+		if c.late && !c.Left && in.isUnfinished(c) {
 			p.Late = append(p.Late, c.Name)
 		}
 		if phase == Failed || phase == TimedOut || phase == RollbackFailed {

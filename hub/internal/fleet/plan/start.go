@@ -23,11 +23,11 @@ func (p *Plan) begin(in Input, limit int, all []*gates, clusters []Cluster) {
 	p.awaitBoth(in, all, clusters, turn)
 	p.apply(in, limit, clusters, turn)
 	p.Done = !slices.ContainsFunc(all, func(g *gates) bool { return g.open || g.skipped }) &&
-		!slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && !c.Left && in.unfinished(c) })
+		!slices.ContainsFunc(clusters, func(c Cluster) bool { return c.late && !c.Left && in.isUnfinished(c) })
 }
 
-// unfinished tells whether a cluster is not through with the revision.
-func (in Input) unfinished(c Cluster) bool {
+// isUnfinished tells whether a cluster is not through with the revision.
+func (in Input) isUnfinished(c Cluster) bool {
 	switch in.phase(c) {
 	case ToApply, Progressing, Soaking:
 		return true
