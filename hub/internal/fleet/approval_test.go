@@ -96,6 +96,7 @@ func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
 			hubtest.Create(t, f.direct, f.approvalOf("production"))
 			f.reconcile()
 			f.Expect(f.phases()).To(Equal("Succeeded v1.37.0, Progressing v1.37.0, Progressing v1.37.0"))
+			f.Expect(f.rollouts()[1].Approvals).To(ConsistOf(HaveField("Group", "production")), "what opens no gate is not in the record")
 		})
 	}
 }

@@ -55,11 +55,19 @@ func (c *Controller) noteApprovals(ctx context.Context, s *scope, r *stored) {
 	}
 }
 
-// needsApproval tells whether a group needs an approval, or did when the rollout started, or is the name that such a group has now.
+// needsApproval tells whether a group needs an approval, or did when the rollout started, or may be the name that such a group has now.
 func (s *scope) needsApproval(group string) bool {
-	return s.promise != nil && len(s.promise.Approval) > 0 || slices.ContainsFunc(s.fleet.Spec.Groups, func(g v1alpha1.MachineFleetGroup) bool {
-		return g.Name == group && g.Approval == v1alpha1.GroupApprovalRequired
-	})
+	required := func(name string) bool {
+		return slices.ContainsFunc(s.fleet.Spec.Groups, func(g v1alpha1.MachineFleetGroup) bool {
+			return g.Name == name && g.Approval == v1alpha1.GroupApprovalRequired
+		})
+	}
+	if required(group) || s.promise == nil {
+		return required(group)
+	}
+	isGone := func(name string) bool { return !s.hasGroup(name) }
+	isNew := s.hasGroup(group) && !slices.Contains(s.promise.Groups, group)
+	return slices.Contains(s.promise.Approval, group) || isNew && slices.ContainsFunc(s.promise.Approval, isGone)
 }
 
 // isApproverChecked tells whether the admission policy was in force when an approval was given: it holds the approver's name to that of

@@ -127,14 +127,14 @@ func KStatus(t *testing.T, object runtime.Object) status.Status {
 // Loosely calls do while the API server accepts anything for the kinds whose definitions have these names, as an older
 // definition might, and until it succeeds: the API server needs a moment to read the definition. Then all is as before.
 func (e *Environment) Loosely(ctx context.Context, do func(context.Context) error, names ...string) error {
-	kept := map[string]any{}
+	kept := map[string]schemaOf{}
 	for _, name := range names {
-		anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-		schema, err := e.exchangeSchema(ctx, name, anything)
+		loose := schemaOf{schema: map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+		before, err := e.exchangeSchema(ctx, name, loose)
 		if err != nil {
 			return fmt.Errorf("loosening %s: %w", name, err)
 		}
-		kept[name] = schema
+		kept[name] = before
 	}
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, kindsPoll, StartTimeout, true, func(ctx context.Context) (bool, error) {
@@ -158,8 +158,11 @@ func (e *Environment) Remove(ctx context.Context, object client.Object) error {
 	return e.Client.DeleteAllOf(ctx, object, client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()})
 }
 
-// exchangeSchema returns the schema that the definition had.
-func (e *Environment) exchangeSchema(ctx context.Context, name string, schema any) (before any, err error) {
+// schemaOf is what a definition says of the fields of its objects: without types there are none to select by.
+type schemaOf struct{ schema, selectable any }
+
+// exchangeSchema returns what the definition said before.
+func (e *Environment) exchangeSchema(ctx context.Context, name string, wanted schemaOf) (before schemaOf, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		definition := &unstructured.Unstructured{}
 		definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -171,12 +174,16 @@ func (e *Environment) exchangeSchema(ctx context.Context, name string, schema an
 			return err
 		}
 		version := versions[0].(map[string]any)
-		before, _, err = unstructured.NestedFieldCopy(version, "schema", "openAPIV3Schema")
+		before.schema, _, err = unstructured.NestedFieldCopy(version, "schema", "openAPIV3Schema")
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedField(version, schema, "schema", "openAPIV3Schema"); err != nil {
+		before.selectable = version["selectableFields"]
+		if err := unstructured.SetNestedField(version, wanted.schema, "schema", "openAPIV3Schema"); err != nil {
 			return err
+		}
+		if delete(version, "selectableFields"); wanted.selectable != nil {
+			version["selectableFields"] = wanted.selectable
 		}
 		if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
 			return err
