@@ -88,7 +88,7 @@ func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {
 	for _, kind := range found.Kinds {
 		kinds = append(kinds, kind.Kind)
 	}
-	f.Expect(kinds).To(Equal([]string{"Cluster", "MachineFleet", "MachineDeployment", "MachineSet", "Machine", "MachineClass",
+	f.Expect(kinds).To(Equal([]string{"Cluster", "MachineFleet", "FleetApproval", "MachineDeployment", "MachineSet", "Machine", "MachineClass",
 		"NodeDisruption", "NodeDisruptionRun", "LoadTest", "LoadTestRun"}))
 	f.Expect(found.Objects).To(ContainElement(And(HaveField("Kind", "Machine"), HaveField("Namespace", f.name), HaveField("Name", "lost"),
 		HaveField("State", "Problem"), HaveField("Reason", v1alpha1.ReasonClusterNotFound), HaveField("Next", "kubectl hollow cluster join "+f.name))))

@@ -164,7 +164,7 @@ func checkStalled(_ *Judge, s *subject) *judgement {
 func checkObserved(_ *Judge, s *subject) *judgement {
 	who := "the hub"
 	switch s.kind {
-	case MachineClass:
+	case MachineClass, FleetApproval:
 		return nil
 	case Machine, NodeDisruptionRun, LoadTestRun:
 		who = "the agent of Cluster " + s.cluster

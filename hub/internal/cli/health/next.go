@@ -17,6 +17,8 @@ func next(s *subject, found judgement) string {
 		return "kubectl hollow cluster list " + name + " -o wide"
 	case MachineFleet:
 		return "kubectl hollow fleet status " + name
+	case FleetApproval:
+		return "kubectl describe fleetapproval " + name
 	case NodeDisruption, LoadTest:
 		if s.kind == LoadTest {
 			return "kubectl hollow loadtest report " + name

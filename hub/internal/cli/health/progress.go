@@ -28,7 +28,7 @@ var (
 // checkProgress judges what is not ready, by how far it is.
 func checkProgress(j *Judge, s *subject) *judgement {
 	switch s.kind {
-	case MachineClass:
+	case MachineClass, FleetApproval:
 		return nil
 	case NodeDisruption, NodeDisruptionRun, LoadTest, LoadTestRun:
 		return j.judgePhase(s)

@@ -22,6 +22,7 @@ var Kinds = []struct {
 }{
 	{Cluster, func() client.ObjectList { return &v1alpha1.ClusterList{} }},
 	{MachineFleet, func() client.ObjectList { return &v1alpha1.MachineFleetList{} }},
+	{FleetApproval, func() client.ObjectList { return &v1alpha1.FleetApprovalList{} }},
 	{MachineDeployment, func() client.ObjectList { return &v1alpha1.MachineDeploymentList{} }},
 	{MachineSet, func() client.ObjectList { return &v1alpha1.MachineSetList{} }},
 	{Machine, func() client.ObjectList { return &v1alpha1.MachineList{} }},

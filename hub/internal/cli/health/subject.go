@@ -19,6 +19,7 @@ import (
 const (
 	Cluster           = "Cluster"
 	MachineFleet      = "MachineFleet"
+	FleetApproval     = "FleetApproval"
 	MachineDeployment = "MachineDeployment"
 	MachineSet        = "MachineSet"
 	Machine           = "Machine"
@@ -72,6 +73,8 @@ func subjectOf(object client.Object) *subject {
 		s.phase, s.failed = string(o.Status.Phase), cmp.Or(o.Status.ErrorMessage, o.Status.ErrorReason)
 	case *v1alpha1.MachineClass:
 		s.kind, s.tracked = MachineClass, false
+	case *v1alpha1.FleetApproval:
+		s.kind, s.tracked = FleetApproval, false
 	default:
 		return subjectOfTest(s, object)
 	}
