@@ -270,5 +270,5 @@ func arrivalsMessage(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisru
 			arrived++
 		}
 	}
-	return fmt.Sprintf("; Machines that come until then are hit too, %d so far", arrived)
+	return fmt.Sprintf("; Machines that come during the faults are hit too, %d so far", arrived)
 }

@@ -18,7 +18,7 @@ func TestNeverJoinFailsWhereNoMachineCame(t *testing.T) {
 	g.Expect(run.Status.Message).To(ContainSubstring("0 that it could hit now are about to join"))
 	w.pass(lead + 2*time.Second)
 	w.work()
-	g.Expect(run.Status.Message).To(ContainSubstring("Machines that come until then are hit too, 0 so far"))
+	g.Expect(run.Status.Message).To(ContainSubstring("Machines that come during the faults are hit too, 0 so far"))
 	w.pass(2 * time.Minute)
 	w.work()
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
