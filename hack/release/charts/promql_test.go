@@ -169,7 +169,7 @@ func (e expressions) selected(selector *parser.VectorSelector) (map[string]bool,
 		result[label] = true
 	}
 	for _, matcher := range selector.LabelMatchers {
-		if matcher.Name == labels.MetricName || slices.Contains(targetLabels, matcher.Name) {
+		if matcher.Name == "__name__" || slices.Contains(targetLabels, matcher.Name) {
 			continue
 		}
 		values, exists := metric[matcher.Name]
