@@ -63,7 +63,7 @@ func turnEvents(before, after []metav1.Condition) []reconciler.Event {
 			continue // It follows from a condition above, for the same reason.
 		}
 		kind := corev1.EventTypeNormal
-		if now.Status == row.warn && !starts(now, after) {
+		if now.Status == row.warn && !starts(old, now, after) {
 			kind = corev1.EventTypeWarning
 		}
 		note := fmt.Sprintf("%s is %s", now.Type, now.Status)
@@ -77,8 +77,11 @@ func turnEvents(before, after []metav1.Condition) []reconciler.Event {
 
 // starts tells whether frozen is the freeze with which every agent begins: it proves both API servers and compares its
 // caches with them. It ends within seconds, and is no fault.
-func starts(frozen *metav1.Condition, list []metav1.Condition) bool {
+func starts(before, frozen *metav1.Condition, list []metav1.Condition) bool {
 	switch frozen.Reason {
+	case v1alpha1.ReasonHubUnchecked:
+		// An agent that has just joined compares the hub too. One that was at work and does so again has lost the hub before.
+		return before == nil || before.Status == metav1.ConditionTrue
 	case v1alpha1.ReasonStarting, v1alpha1.ReasonRelisting:
 		return true
 	case v1alpha1.ReasonTargetUnreachable:

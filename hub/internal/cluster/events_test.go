@@ -43,6 +43,14 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 			}),
 			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTargetUnreachable, Action: "Observe", Note: "Frozen is True: not known yet"}},
 		},
+		"an agent that has just joined and compares the hub": {
+			nil, frozen(v1alpha1.ReasonHubUnchecked, "it is compared"),
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonHubUnchecked, Action: "Observe", Note: "Frozen is True: it is compared"}},
+		},
+		"an agent that starts and compares the hub": {
+			frozen(v1alpha1.ReasonStarting, "it proves the API servers"), frozen(v1alpha1.ReasonHubUnchecked, "it is compared"),
+			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonHubUnchecked, Action: "Observe", Note: "Frozen is True: it is compared"}},
+		},
 		"an agent that compares its caches": {
 			thawed, frozen(v1alpha1.ReasonRelisting, "it takes a few seconds"),
 			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRelisting, Action: "Observe", Note: "Frozen is True: it takes a few seconds"}},
