@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/hub/internal/cli/health"
+)
+
+// What was read while this process was stopped, or starved, is old: nobody knows how the fleet is now.
+func TestALookThatTookTooLongIsNoProof(t *testing.T) {
+	g := NewWithT(t)
+	healthy := fleet{report: health.Report{Counts: []health.Count{{Kind: health.Cluster, Total: 1, Healthy: 1}}}}
+	g.Expect(healthy.verdict()).To(Succeed())
+	late := healthy
+	late.took = time.Hour
+	g.Expect(late.verdict()).To(MatchError(ContainSubstring("it took 1h0m0s to look: run it again")))
+	g.Expect(cmdutil.Code(late.verdict())).To(Equal(cmdutil.Failed))
+	g.Expect(late.document().Healthy).To(BeFalse())
+	g.Expect(late.document().Problem).To(ContainSubstring("run it again"))
+}
