@@ -82,7 +82,7 @@ func TestARolloutOfAFleetIsRetried(t *testing.T) {
 	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("starts again in 1 cluster"))
 	first := f.spec().RetriedAt
 	f.Expect(f.spec().AbortedRevision).To(BeEmpty())
-	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("is begun again"))
+	f.Expect(f.succeeds("rollout retry machinefleet NAME")).To(ContainSubstring("starts again"))
 	f.Expect(f.spec().RetriedAt.After(first.Time)).To(BeTrue(), "a second retry within a second is another one")
 	f.settle()
 	f.Expect(f.succeeds("rollout status fleet/NAME")).To(ContainSubstring("has rolled out: 2 of 2 clusters updated"))
