@@ -246,17 +246,6 @@ func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	b.Expect(foreign.DeletionTimestamp).To(BeNil(), "it is another's")
 }
 
-func TestAnAgentThatStartsAgainBeginsAPreparedRunAnew(t *testing.T) {
-	b := newBed(t)
-	run := b.create("prepared", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
-	b.reaches(run, v1alpha1.LoadTestPrepared)
-	b.stop()
-	b.start()
-	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
-	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
-	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
-}
-
 func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 	b := newBed(t)
 	churn := repeats(v1alpha1.LoadChurn, 2*time.Second)

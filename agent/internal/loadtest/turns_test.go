@@ -65,15 +65,16 @@ func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
 // No request was made, so nothing was broken off, however often the agent is restarted meanwhile.
 func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 	b := newBed(t)
-	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
-	for range 4 {
+	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
+	for range mostAttempts + 1 {
 		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(1))))
 		b.stop()
 		b.start()
 	}
 	b.Eventually(b.status(run)).Should(HaveField("Phase", v1alpha1.LoadTestPrepared))
-	b.merge(run, `{"spec":{"startTime":"`+time.Now().UTC().Add(time.Second).Format(time.RFC3339)+`"}}`)
-	b.Expect(b.over(run)).To(HaveField("Phase", v1alpha1.LoadTestCompleted))
+	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
+	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
+	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
 }
 
 // A schema that has become stricter refuses every change of a run that an earlier one let in.
