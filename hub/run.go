@@ -159,7 +159,7 @@ func newManager(options Options, served *endpoints, lease *leader.Lease) (manage
 	}
 	if lease != nil {
 		// The election has events of the older kind only, as in controller-runtime.
-		lease.Lock.LockConfig.EventRecorder = hub.GetEventRecorderFor(leaderLease) //nolint:staticcheck
+		lease.Lock.LockConfig.EventRecorder = hub.GetEventRecorderFor(leaderLease) //nolint:staticcheck // It takes no other.
 	}
 	return hub, nil
 }
