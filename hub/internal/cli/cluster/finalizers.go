@@ -104,6 +104,22 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})
 }
 
+// isNamespaceGone tells whether a namespace that is being deleted is gone.
+func (r *removal) isNamespaceGone(ctx context.Context, c client.Client) (bool, error) {
+	if !r.deleting {
+		return false, nil
+	}
+	seen := &corev1.Namespace{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(r.namespace), seen)
+	if apierrors.IsNotFound(err) || err == nil && seen.UID != r.namespace.UID {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", r.namespace.Name, err)
+	}
+	return false, nil
+}
+
 // await repeats the pass until all is gone that is being deleted: objects come into deletion after their namespace or kind. A namespace of the
 // same name that the hub has made meanwhile is another one.
 func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c client.WithWatch, going *removal, given *givenUp) error {
@@ -111,15 +127,8 @@ func (o *finalizerOptions) await(ctx context.Context, telling *cmdutil.Hub, c cl
 	defer cancel()
 	name := going.namespace.Name
 	err := wait.PollUntilContextCancel(limited, time.Second, true, func(ctx context.Context) (bool, error) {
-		if going.deleting {
-			seen := &corev1.Namespace{}
-			err := c.Get(ctx, client.ObjectKeyFromObject(going.namespace), seen)
-			if apierrors.IsNotFound(err) || err == nil && seen.UID != going.namespace.UID {
-				return true, nil
-			}
-			if err != nil {
-				return false, fmt.Errorf("reading namespace %s: %w", name, err)
-			}
+		if gone, err := going.isNamespaceGone(ctx, c); gone || err != nil {
+			return gone, err
 		}
 		// Between two reads an object may change, and the next pass reads it again.
 		done, err := given.pass(ctx, telling, c, going)

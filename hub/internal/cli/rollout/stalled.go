@@ -26,9 +26,9 @@ func refusalOf(name string, conditions []metav1.Condition) error {
 
 // refuseMachineSets explains what to use in place of a command that takes no MachineSets.
 func refuseMachineSets(command *cobra.Command, args []string) error {
-	kind, name, err := cmdutil.Object(command, args, cmdutil.SetKind)
-	if err != nil || kind != cmdutil.SetKind {
-		return nil
+	_, name, notASet := cmdutil.Object(command, args, cmdutil.SetKind)
+	if notASet != nil {
+		return nil //nolint:nilerr // It is one of the kinds that the command takes, or is refused by that.
 	}
 	return cmdutil.Usage("machineset %s: a MachineSet does not roll out: its template is for Machines that it creates later. Name the MachineDeployment that owns it, "+
 		"which kubectl hollow fleet tree cluster/CLUSTER shows. Of one without an owner, delete the Machines: it creates them from its current template", name)

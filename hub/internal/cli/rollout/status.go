@@ -143,6 +143,12 @@ func progressOf(deployment *v1alpha1.MachineDeployment) progress {
 		return progress{text: "is paused, " + updated, err: cmdutil.Refusal("machinedeployment %s does not roll out: it is paused: kubectl hollow rollout resume machinedeployment %s -n %s",
 			deployment.Name, deployment.Name, deployment.Namespace)}
 	}
+	return progressOfMachines(deployment, want, updated)
+}
+
+// progressOfMachines is how a rollout is that nothing stops.
+func progressOfMachines(deployment *v1alpha1.MachineDeployment, want int32, updated string) progress {
+	status := &deployment.Status
 	switch held, why := explainWaiting(deployment, updated); {
 	case status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want:
 		if unknown := unknownNow(deployment); unknown != "" {
