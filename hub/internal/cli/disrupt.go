@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,9 +71,9 @@ func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			disruption := &v1alpha1.NodeDisruption{}
-			if err := c.Get(command.Context(), client.ObjectKey{Name: args[0]}, disruption); err != nil {
-				return fmt.Errorf("getting the disruption: %w", err)
+			disruption, err := getDisruption(command.Context(), c, args[0])
+			if err != nil {
+				return err
 			}
 			patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"spec":{"paused":%t}}`, paused))
 			if err := c.Patch(command.Context(), disruption, patch); err != nil {
@@ -83,4 +85,16 @@ func newDisruptPause(hub *cmdutil.Hub, paused bool) *cobra.Command {
 	}
 	dryRun = cmdutil.NewDryRun(command)
 	return command
+}
+
+func getDisruption(ctx context.Context, c client.Client, name string) (*v1alpha1.NodeDisruption, error) {
+	disruption := &v1alpha1.NodeDisruption{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, disruption)
+	if apierrors.IsNotFound(err) {
+		return nil, cmdutil.NotFound("nodedisruption %s does not exist: see kubectl hollow disrupt list", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the disruption: %w", err)
+	}
+	return disruption, nil
 }

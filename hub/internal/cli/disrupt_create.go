@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,7 +86,11 @@ func (d *disruptCreate) run(ctx context.Context, args []string) error {
 	if d.dryRun.Active() {
 		return d.preview(ctx, c, disruption)
 	}
-	if err := c.Create(ctx, disruption); err != nil {
+	err = c.Create(ctx, disruption)
+	if apierrors.IsAlreadyExists(err) {
+		return cmdutil.Refusal("nodedisruption %s exists already: take another name, or remove that one: kubectl hollow disrupt stop %s", disruption.Name, disruption.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("creating the disruption: %w", err)
 	}
 	telling := d.output.Telling(d.hub)

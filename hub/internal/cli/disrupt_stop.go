@@ -53,9 +53,9 @@ func (d *disruptStop) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	disruption := &v1alpha1.NodeDisruption{}
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, disruption); err != nil {
-		return fmt.Errorf("getting the disruption: %w", err)
+	disruption, err := getDisruption(ctx, c, name)
+	if err != nil {
+		return err
 	}
 	waits := d.wait && !d.dryRun.Active()
 	var ill []string

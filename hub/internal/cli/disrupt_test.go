@@ -75,10 +75,11 @@ func TestADisruptionIsMadeOfFlags(t *testing.T) {
 	made, _ = f.disruption()
 	f.Expect(made.Spec.Paused).To(BeTrue())
 	f.succeeds("disrupt resume NAME")
-	f.fails(4, "already exists", "disrupt create NAME --fault Kill --for 1m")
+	f.fails(4, "exists already: take another name, or remove that one: kubectl hollow disrupt stop", "disrupt create NAME --fault Kill --for 1m")
 	f.Expect(f.succeeds("disrupt stop NAME --dry-run")).To(ContainSubstring("(dry run)"))
 	f.Expect(f.succeeds("disrupt stop NAME")).To(ContainSubstring("deleted"))
-	f.fails(3, "not found", "disrupt stop NAME")
+	f.fails(3, "does not exist: see kubectl hollow disrupt list", "disrupt stop NAME")
+	f.fails(3, "does not exist: see kubectl hollow disrupt list", "disrupt pause NAME")
 }
 
 // disruptionRun makes a run of the fixture's disruption in a namespace of its own, on whose Nodes a fault goes on.
