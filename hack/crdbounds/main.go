@@ -1,6 +1,6 @@
 // Crdbounds gives CRDs the bounds that the types of other packages lack: markers reach only our own types, and the Go code
 // that reads a quantity or a time of another length fails, or takes long. A rule that finds nothing is an error: the
-// schema that it was written for has changed.
+// schema that it was written for has changed. It also joins the lines of descriptions, which "kubectl explain" breaks itself.
 //
 //	crdbounds config/crd/*.yaml
 package main
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 
 	"sigs.k8s.io/yaml"
 )
@@ -115,6 +116,9 @@ func visit(name string, value any, rules []rule, found map[string]bool) {
 				maps.DeleteFunc(value, func(_ string, field any) bool { return field == nil })
 			}
 		}
+		if text, isText := value["description"].(string); isText {
+			value["description"] = joinLines(text)
+		}
 		for name, field := range value {
 			visit(name, field, rules, found)
 		}
@@ -124,3 +128,9 @@ func visit(name string, value any, rules []rule, found map[string]bool) {
 		}
 	}
 }
+
+// lineEnd is one within a paragraph: the next line is neither empty, nor an item, nor indented.
+var lineEnd = regexp.MustCompile(`([^\n])\n([^\n\t -])`)
+
+// joinLines writes each paragraph of a Go comment in one line.
+func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $2") }

@@ -101,3 +101,10 @@ func TestARuleThatFindsNothingIsAnError(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(content).To(Equal(one), "no file is changed by halves")
 }
+
+func TestParagraphsOfDescriptionsAreOneLine(t *testing.T) {
+	g := NewWithT(t)
+	content, err := bound([]byte(`{"a": {"description": "One\ntwo.\n\nThree:\n- four\n  five\n- six\n\tcode\n\nend"}}`), nil, map[string]bool{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(Equal("---\na:\n  description: \"One two.\\n\\nThree:\\n- four\\n  five\\n- six\\n\\tcode\\n\\nend\"\n"))
+}
