@@ -15,7 +15,7 @@ func TestFleetStatusNamesClustersThatHaveLeft(t *testing.T) {
 	f.settle()
 	f.Expect(f.succeeds("fleet status NAME")).NotTo(ContainSubstring(" Left "))
 
-	left := f.clusters[0]
+	left := f.clusters[1]
 	f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: left.Name}, left)).To(Succeed())
 	left.Labels = nil
 	f.Expect(f.client.Update(t.Context(), left)).To(Succeed())

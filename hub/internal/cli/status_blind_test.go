@@ -71,7 +71,7 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 	f := newFixture(t)
 	f.renewHub(time.Now())
 	f.emptyHub()
-	kinds := []string{"clusters", "machinefleets", "machinedeployments", "machinesets", "machines", "machineclasses", "nodedisruptions", "nodedisruptionruns", "loadtests"}
+	kinds := []string{"clusters", "machinefleets", "machinedeployments", "machinesets", "machines", "machineclasses", "nodedisruptions", "nodedisruptionruns", "loadtests", "fleetapprovals"}
 	hubtest.Create(t, f.client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"list"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
