@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -66,12 +67,22 @@ func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
 func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 	b := newBed(t)
 	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))
+	prepared := And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(1)))
+	b.Eventually(b.status(run)).Should(prepared)
 	for range mostAttempts + 1 {
-		b.Eventually(b.status(run)).Should(And(HaveField("Phase", v1alpha1.LoadTestPrepared), HaveField("Attempts", BeEquivalentTo(1))))
 		b.stop()
+		_, err := b.status(run)()
+		b.Expect(err).NotTo(HaveOccurred())
+		before := run.ResourceVersion
 		b.start()
+		b.Eventually(func() (v1alpha1.LoadTestRunStatus, error) {
+			status, err := b.status(run)()
+			if run.ResourceVersion == before {
+				err = errors.New("the agent that was started has not written to the run")
+			}
+			return status, err
+		}).Should(prepared)
 	}
-	b.Eventually(b.status(run)).Should(HaveField("Phase", v1alpha1.LoadTestPrepared))
 	b.merge(run, `{"spec":{"startTime":"2026-01-01T00:00:00Z"}}`)
 	b.Expect(b.over(run)).To(And(HaveField("Phase", v1alpha1.LoadTestCompleted), HaveField("Failure", BeEmpty())), run.Status.Message)
 	b.Expect(measuredIn(run.Status, v1alpha1.LoadAPIRequest, "POST")).To(BeEquivalentTo(3))
