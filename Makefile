@@ -215,7 +215,7 @@ test-autoscaler: build $(CLUSTER_AUTOSCALER) ## Let an unmodified cluster-autosc
 		-args -ginkgo.focus='cluster-autoscaler itself'
 
 .PHONY: e2e
-e2e: ## Run Hollowfleet on three real kind clusters, as the README says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager. KEEP=1 leaves them.
+e2e: ## Run Hollowfleet on three real kind clusters, as docs/install.md says. It needs Docker; KIND_NODE_IMAGE= names another node, CERT_MANAGER_SOURCE= adds cert-manager. KEEP=1 leaves them.
 	@KEEP='$(KEEP)' CERT_MANAGER='$(CERT_MANAGER)' CERT_MANAGER_SOURCE='$(CERT_MANAGER_SOURCE)' test/e2e/run.sh
 
 .PHONY: lint

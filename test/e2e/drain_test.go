@@ -23,9 +23,9 @@ func standsADrain() {
 
 		By("letting pods run on the other node, but not the DNS on hollow ones, and draining this one, as docs/operations.md says")
 		shellIn(ctx, c2.kubeconfig, "kubectl taint nodes "+c2.nodeName()+" node-role.kubernetes.io/control-plane-\n")
-		operations(ctx, "### Programs that have to work", "c1.kubeconfig", "c2.kubeconfig")
+		operations(ctx, "## Programs that must not run on hollow nodes", "c1.kubeconfig", "c2.kubeconfig")
 		started := time.Now()
-		operations(ctx, "### Draining a node that hosts hollow nodes", "c1.kubeconfig", "c2.kubeconfig", "NODE", c2.podNodeName())
+		operations(ctx, "## Drain a node that hosts hollow nodes", "c1.kubeconfig", "c2.kubeconfig", "NODE", c2.podNodeName())
 		figure(fmt.Sprintf("kubectl drain of a kind node with %d hollow-node pods and their agent", len(pods)), seconds(started))
 		Eventually(func() []corev1.Pod { return hollowNodePods(ctx, c2) }).Should(And(HaveLen(len(pods)),
 			HaveEach(HaveField("Spec.NodeName", c2.nodeName())), HaveEach(WithTransform(podIsReady, BeTrue()))))

@@ -12,7 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// The blocks of commands in the README's section.
+// The blocks of commands of docs/install.md.
 const (
 	installHub = iota
 	joinCluster
@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	older = "v1.36.2" // The kubelet of the README's machines.
+	older = "v1.36.2" // The kubelet of the machines of docs/install.md.
 	newer = "v1.37.1"
 )
 

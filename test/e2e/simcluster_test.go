@@ -76,7 +76,7 @@ func holdsASimulatedCluster() {
 	})
 }
 
-// removeInOrder takes a simulated cluster away as docs/operations.md says: its machines first.
+// removeInOrder takes a simulated cluster away as docs/install.md says: its machines first.
 func removeInOrder(ctx context.Context, release string) {
 	GinkgoHelper()
 	run(ctx, "kubectl --namespace "+release+" delete machinedeployments --all --wait\n")

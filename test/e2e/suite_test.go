@@ -25,7 +25,7 @@ const (
 
 var (
 	hub, c1, c2 *kindCluster
-	// work is where the user of the README is: a checkout, with the kubeconfigs of the workload clusters.
+	// work is where the user of docs/install.md is: a checkout, with the kubeconfigs of the workload clusters.
 	work string
 )
 
@@ -86,12 +86,12 @@ func run(ctx context.Context, script string) string {
 	return shellIn(ctx, hub.kubeconfig, script)
 }
 
-// readme runs the commands of a block of the README, with other names where they are needed.
+// readme runs the commands of a block of docs/install.md, with other names where they are needed.
 func readme(ctx context.Context, number int, pairs ...string) string {
 	GinkgoHelper()
-	all, err := blocks(filepath.Join(root, "README.md"), "## On your cluster")
+	all, err := blocks(filepath.Join(root, "docs/install.md"), "## Install")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(len(all)).To(BeNumerically(">", number), "the README has not as many blocks of commands")
+	Expect(len(all)).To(BeNumerically(">", number), "docs/install.md has too few blocks of commands")
 	script, err := all[number].with(pairs...)
 	Expect(err).NotTo(HaveOccurred())
 	return run(ctx, script)
