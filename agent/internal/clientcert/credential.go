@@ -148,7 +148,7 @@ func (m *Manager) requestToken(ctx context.Context, hub client.Client) (*Credent
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(m.Lifetime / time.Second))},
 	}
 	if err := hub.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+		return nil, requestError("create", fmt.Sprintf("a token of ServiceAccount %s/%s", account.Namespace, account.Name), err)
 	}
 	taken, err := fromToken(m.Cluster, request.Status.Token)
 	if err != nil {

@@ -150,7 +150,7 @@ func (m *Manager) moved(to *clientcmdapi.Cluster) {
 func (m *Manager) load(ctx context.Context) error {
 	contents, err := m.Store.Load(ctx)
 	if err != nil {
-		return err
+		return &StoreError{Store: m.Store.String(), Err: err}
 	}
 	m.contents = contents
 	stored, found, err := contents.credential(m.Cluster)
@@ -182,7 +182,7 @@ func (m *Manager) save(ctx context.Context) error {
 	}
 	contents := Contents{kubeconfigKey: kubeconfig, tokenKey: []byte(m.present.Token), certificateKey: m.present.Certificate, privateKeyKey: m.present.Key}
 	if err := m.Store.Save(ctx, contents); err != nil {
-		return err
+		return &StoreError{Store: m.Store.String(), Err: err}
 	}
 	m.contents, m.unsaved = contents, false
 	return nil
@@ -193,6 +193,7 @@ func (m *Manager) keep(ctx context.Context, pending []byte) error {
 	contents := maps.Clone(m.contents)
 	contents[pendingKey] = pending
 	if err := m.Store.Save(ctx, contents); err != nil {
+		err = &StoreError{Store: m.Store.String(), Err: err}
 		if m.present == nil {
 			return err
 		}
@@ -205,5 +206,5 @@ func (m *Manager) keep(ctx context.Context, pending []byte) error {
 // goOn says that the store fails. An agent that has a credential works and renews without it: waiting for a store
 // that stays away could cost it the way back to the hub.
 func (m *Manager) goOn(err error) {
-	m.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again: %v", err))
+	m.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again; it needs %v", explainStoreError(err)))
 }

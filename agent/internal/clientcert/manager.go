@@ -130,7 +130,7 @@ func (m *Manager) round(parent context.Context) time.Duration {
 	}
 	if err := m.load(ctx); err != nil {
 		if m.present == nil {
-			return m.failed(parent, err)
+			return m.failed(parent, explainStoreError(err))
 		}
 		m.goOn(err)
 	}
@@ -210,7 +210,7 @@ func (m *Manager) kind() kind {
 
 // refused takes in that the hub did not do what was asked with an identity.
 func (m *Manager) refused(ctx context.Context, as hubIdentity, err error) time.Duration {
-	if apierrors.IsUnauthorized(err) {
+	if stored := (*StoreError)(nil); apierrors.IsUnauthorized(err) && !errors.As(err, &stored) {
 		if as == ownIdentity {
 			m.Answered(m.version, http.StatusUnauthorized)
 		} else {
@@ -218,7 +218,7 @@ func (m *Manager) refused(ctx context.Context, as hubIdentity, err error) time.D
 		}
 	}
 	m.Metrics.ended(resultError)
-	return m.failed(ctx, m.explain(as, err))
+	return m.failed(ctx, m.explainError(as, err))
 }
 
 // failed says why there is no new credential, and returns how long to wait.

@@ -5,7 +5,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -48,7 +46,7 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 	if as == joiningIdentity {
 		cluster = &v1alpha1.Cluster{}
 		if err := hub.Get(ctx, client.ObjectKey{Name: r.manager.Cluster}, cluster); err != nil {
-			return nil, 0, fmt.Errorf("getting Cluster %s: %w", r.manager.Cluster, err)
+			return nil, 0, requestError("get", clusterObject(r.manager.Cluster), err)
 		}
 	}
 	csr := &certificatesv1.CertificateSigningRequest{}
@@ -56,7 +54,7 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 	if apierrors.IsNotFound(err) {
 		csr = nil
 	} else if err != nil {
-		return nil, 0, fmt.Errorf("getting CertificateSigningRequest %s: %w", r.name(), err)
+		return nil, 0, requestError("get", r.object(), err)
 	}
 	request := r.observe(csr)
 	switch nextStep(request, r.removed, r.refusals) {
@@ -78,6 +76,11 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 }
 
 func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.manager.Cluster }
+
+// object is the request in messages.
+func (r *requests) object() string { return "CertificateSigningRequest " + r.name() }
+
+func clusterObject(cluster string) string { return "Cluster " + cluster }
 
 // observe tells what has become of the request.
 func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *observedRequest {
@@ -142,7 +145,7 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 		},
 	}
 	if err := hub.Create(ctx, csr); err != nil {
-		return fmt.Errorf("creating CertificateSigningRequest %s: %w", r.name(), err)
+		return requestError("create", r.object(), err)
 	}
 	r.manager.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.manager.Lifetime)
 	return nil
@@ -166,7 +169,7 @@ func newRequest(cluster string, key []byte) ([]byte, error) {
 func (r *requests) remove(ctx context.Context, hub client.Client, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) error {
 	err := hub.Delete(ctx, csr, client.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing CertificateSigningRequest %s: %w", r.name(), err)
+		return requestError("delete", r.object(), err)
 	}
 	switch {
 	case request.Mine:
@@ -211,22 +214,4 @@ func refusal(csr *certificatesv1.CertificateSigningRequest, of certificatesv1.Re
 		}
 	}
 	return fmt.Sprintf("CertificateSigningRequest %s was %s", csr.Name, word)
-}
-
-// explain says what a person can do about an error of the hub.
-func (m *Manager) explain(as hubIdentity, err error) error {
-	remedy := fmt.Sprintf("make a new one with 'kubectl hollow cluster join %s --again' and put it at %s", m.Cluster, m.Bootstrap)
-	switch {
-	case as == noIdentity && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoToken)):
-		return fmt.Errorf("a bootstrap kubeconfig, because the hub does not accept the stored credential, if there is one: %s: %w", remedy, err)
-	case as == joiningIdentity && apierrors.IsUnauthorized(err):
-		return fmt.Errorf("a good join token: the hub does not know the one at %s; it has expired, was removed, or is for another hub: %s: %w", m.Bootstrap, remedy, err)
-	case as == joiningIdentity && apierrors.IsForbidden(err):
-		return fmt.Errorf("the hub's permission: the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: %w", m.Bootstrap, m.Cluster, err)
-	case as == ownIdentity && apierrors.IsUnauthorized(err):
-		return fmt.Errorf("a new credential: the hub does not accept the present one: %w", err)
-	case m.kind() == serviceAccountToken && apierrors.IsNotFound(err):
-		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", m.Cluster, err)
-	}
-	return fmt.Errorf("the hub: %w", clients.Diagnose(err))
 }

@@ -234,7 +234,7 @@ func (s *Secret) Load(ctx context.Context) (Contents, error) {
 		return contents, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("getting Secret %s: %w", s.key, err)
+		return nil, requestError("get", s.String(), err)
 	}
 	s.known = secret
 	for _, name := range names {
@@ -264,13 +264,13 @@ func (s *Secret) Save(ctx context.Context, contents Contents) error {
 	switch {
 	case s.known == nil:
 		next.Data = data
-		err = s.client.Create(ctx, next)
+		err = requestError("create", s.String(), s.client.Create(ctx, next))
 	case !maps.EqualFunc(data, next.Data, bytes.Equal):
 		next.Data = data
-		err = s.client.Update(ctx, next)
+		err = requestError("update", s.String(), s.client.Update(ctx, next))
 	}
 	if err != nil {
-		return fmt.Errorf("storing the credential in Secret %s: %w", s.key, err)
+		return err
 	}
 	s.known = next
 	return nil
