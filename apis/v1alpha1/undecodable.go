@@ -12,7 +12,7 @@ import (
 // backup brought it back, must not make a list or a watch fail: all other objects are in the same answer. So every kind
 // decodes itself. Where spec or status cannot be decoded, the object has its metadata and DecodeError and nothing else, and
 // cannot be encoded again, so that no write puts an empty spec in the place of the one that was not understood. See
-// docs/design/2026-11-24-undecodable-objects.md. "make generate" writes the methods of the kinds.
+// docs/design/undecodable.md. "make generate" writes the methods of the kinds.
 
 // maxDecodeError bounds DecodeError, because a decoder may repeat what it was given.
 const maxDecodeError = 256

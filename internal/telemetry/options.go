@@ -1,6 +1,6 @@
 // Package telemetry sends traces and metrics of hub and agent to an OpenTelemetry collector, and carries one trace from the
 // object that a user has changed to the Node that comes of it: each object on the way has the trace that it belongs to in
-// v1alpha1.TraceparentAnnotation. docs/design/2026-11-26-tracing.md says which spans there are, and why.
+// v1alpha1.TraceparentAnnotation. docs/design/tracing.md says which spans there are, and why.
 //
 // Nothing here is global: a process that runs several hubs or agents, as tests do, has a TracerProvider for each.
 package telemetry

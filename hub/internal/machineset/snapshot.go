@@ -16,7 +16,7 @@ const MaxAge = time.Second
 type Stamp uint64
 
 // Snapshots lets a MachineSet use what its MachineDeployment has read of the Machines a moment ago: those reads are most of
-// what a step of a rollout takes. docs/design/2026-11-22-one-read-per-step.md says what makes it safe.
+// what a step of a rollout takes. docs/design/machinedeployments.md says what makes it safe.
 //
 // It has the last read of each deployment, which is never changed after it was put. Nil has none.
 type Snapshots struct {

@@ -39,7 +39,7 @@ clusters" on try identities and roles that the hub never gives.
 const attacksOnNodes = `
 ## Nodes of a workload cluster
 
-What a hub user can do to a Node that Hollowfleet did not make. [The design](design/2026-11-24-node-ownership.md) says what
+What a hub user can do to a Node that Hollowfleet did not make. [The design](design/nodes.md) says what
 proves that a Node is a Machine's.
 
 | attack | answer | test |
@@ -60,8 +60,8 @@ proves that a Node is a Machine's.
 const attacksOnAgents = `
 ## Agents
 
-What others can do to an agent, or with what is an agent's. [How a process is told from its copies](design/2026-11-24-agent-identity.md)
-and [when a join token ends](design/2026-11-24-join-tokens.md) are on pages of their own.
+What others can do to an agent, or with what is an agent's. [How a process is told from its copies](design/joining.md#which-process-is-the-agent)
+and [when a join token ends](design/joining.md#how-a-cluster-joins) are on pages of their own.
 
 | attack | answer | test |
 |---|---|---|

@@ -13,7 +13,7 @@ import (
 const (
 	// clusterCIDR is where pods have their addresses. Nothing listens on one. It
 	// is reserved, so that what is sent to one reaches no machine: see
-	// docs/design/2026-11-24-made-up-addresses.md. earlierCIDR is that of
+	// docs/design/nodes.md. earlierCIDR is that of
 	// clusters which were made before: Nodes keep their part of it.
 	clusterCIDR = "240.0.0.0/8"
 	earlierCIDR = "10.0.0.0/8"
@@ -31,7 +31,7 @@ const (
 	// nodeMonitorPeriod is how far the node controller may be behind the
 	// Nodes, 5s elsewhere. A pod that it finds Ready on a Node that it
 	// remembers as not Ready is marked as not Ready too: see
-	// docs/design/2026-11-23-node-monitor-period.md.
+	// docs/design/nodes.md.
 	nodeMonitorPeriod = "1s"
 )
 
