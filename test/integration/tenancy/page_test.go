@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,140 +18,142 @@ const pagePath = "../../../docs/tenancy.md"
 var writePage = flag.Bool("update", false, "write docs/tenancy.md from the table of attempts")
 
 const introduction = `<!-- Made from the table in test/integration/tenancy by "go test ./test/integration/tenancy -run TestPage -update". -->
-# What a workload cluster's identity can do on the hub
+# Who may do what on the hub
 
-The agent of a cluster uses the hub with an identity of its own, which it got by joining. That identity reads its own
-Cluster object and the Machines and MachineClasses of its own namespace. It writes the status of those Machines, its
-part of the status of its Cluster, one Lease, events, and the one request that renews its certificate.
+**An agent** uses the hub with an identity of its own, which it got by joining. It reads its own Cluster and the Machines, MachineClasses and runs of its own
+namespace. It writes their status, its part of the status of its Cluster, one Lease, events, and the one request that renews its certificate. The
+hub's API server refuses everything else, whatever the agent's code does:
 
-All else is refused by the hub's API server, whatever the agent's code does, and so is what the role of a user does not say. The
-page has the users of load tests, disruptions and fleets, too:
+- **RBAC** knows the roles that the hub gives to the group of each cluster.
+- **The admission policy** ` + "`hollowfleet-agents`" + ` knows fields and names. What it does not list, no agent writes, even with a role for it.
+- **The hub's approver** denies each certificate that is not exactly the asker's own identity.
 
-- **RBAC** knows the roles that the hub gives to the one group of each cluster.
-- **The admission policy** (ValidatingAdmissionPolicy ` + "`hollowfleet-agents`" + `) knows fields and names, and begins with
-  nothing: what it does not list, no agent writes, even with a role for it.
-- **The hub's approver** reads what a certificate is asked for. It denies what is not exactly the asker's own identity.
+**Users** need roles of your own, but for approvals: [` + "`hollowfleet-approver` and `hollowfleet-fleet-editor`" + `](upgrades.md#approval).
 
-Each row below is tried by a test against a real API server, with a certificate that was got by joining. There are
-clusters ` + "`a`, `ab` and `b`, and `s`" + `, which uses tokens of a ServiceAccount. The chapters from "An identity of two
-clusters" on try identities and roles that the hub never gives.
+Each attempt below is made by a test against a real API server, with a certificate that was got by joining. There are clusters ` + "`a`, `ab`, `b`, and `s`" + `,
+which uses tokens of a ServiceAccount. The chapters from "An identity of two clusters" on try identities and roles that the hub never gives. Of
+long lists that RBAC refuses, the page has the first ones; ` + "`test/integration/tenancy`" + ` has all.
 `
 
-// attacksOnNodes is the part of the page whose attempts need a workload cluster.
-const attacksOnNodes = `
-## Nodes of a workload cluster
+// attack is what somebody may try, what comes of it, and the tests that show that.
+type attack struct{ what, answer, tests string }
 
-What a hub user can do to a Node that Hollowfleet did not make. [The design](design/nodes.md) says what
-proves that a Node is a Machine's.
-
-| attack | answer | test |
-|---|---|---|
-| create a Machine with the name of a Node, to take over its identity | no instance is made and no certificate approved while that Node exists; the Machine says so (` + "`NodeNameConflict`" + `) | ` +
-	"`test/integration/lifecycle`" + ` "should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone" |
-| create a Machine with name and provider ID of a Node, to label, taint and drain it and to delete it with the Machine | refused by the admission policy; if an administrator does it, the Machine is invalid and the Node is left alone | ` +
-	"`test/integration/lifecycle`" + ` "should not be labelled, tainted, drained or deleted for a Machine with its provider ID" |
-| set the provider ID of a Node on a Machine of its name | refused by the admission policy | ` +
-	"`test/integration/lifecycle`" + ` "should not be labelled, tainted, drained or deleted for a Machine with its provider ID" |
-| let a hollow-node of a running Machine renew its certificate after a Node of another took the place of its own | left alone by the agent's approver | ` +
-	"`agent/internal/csrapprover`" + ` "should not renew" |
-| replace the Node of a Machine by another of its name, and update the Machine to have the pods evicted | nothing is evicted | ` +
-	"`agent/internal/machine`" + ` "should evict nothing for an update from a node that took the place of its own" |
-`
-
-// attacksOnAgents are tried by the tests of the packages that are named.
-const attacksOnAgents = `
-## Agents
-
-What others can do to an agent, or with what is an agent's. [How a process is told from its copies](design/joining.md#which-process-is-the-agent)
-and [when a join token ends](design/joining.md#how-a-cluster-joins) are on pages of their own.
-
-| attack | answer | test |
-|---|---|---|
-| copy the credential directory of an agent, and start another agent with it | it stands by until the Lease has expired | ` + "`" + `agent/internal/clientcert` + "`" + ` TestACopiedDirectoryKnowsNoPredecessor; ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestAProcessGoesOnWithTheLeaseOfItsPredecessor |
-| copy a running machine with its memory | the one whose renewal comes second stops and ends | ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestACopyOfARunningAgentStops |
-| suspend the machine of an agent until its Lease has expired | it does nothing before it holds the Lease again | ` + "`" + `agent/internal/clusterstatus` + "`" + ` TestASuspendedAgentHoldsNoLease, TestAtMostOneAgentActs |
-| use a join token after its agent has joined | the hub has deleted it; before that, the certificate makes a warning event | ` + "`" + `hub/internal/csrapprover` + "`" + ` TestATokenIsDeletedWhenItsAgentIsConnected |
-| exchange the kubeconfig of a running agent for an administrator's | the agent goes on with its own | ` + "`" + `agent/internal/clientcert` + "`" + ` TestAnotherIdentityIsNotFollowed; ` + "`" + `agent` + "`" + ` TestAnotherIdentityIsNotTakenWhileTheAgentRuns |
-| give an agent a bootstrap kubeconfig with a server over http, or one that is not verified | it sends no token there | ` + "`" + `agent/internal/clientcert` + "`" + ` TestABootstrapKubeconfigNamesAServerThatShowsWhoItIs |
-| lead the address of the workload cluster to another cluster | the agent freezes | ` + "`" + `agent/internal/clients` + "`" + ` TestProbesFailForAnotherCluster |
-| answer a deletion with "come again", and let the agent freeze meanwhile | it is not sent again | ` + "`" + `agent/internal/freeze` + "`" + ` TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile |
-| stop an agent while deletions wait, and let it go on | it is frozen, and decides anew after the thaw | ` + "`" + `agent/internal/freeze` + "`" + ` TestWhatWasDecidedBeforeAThawIsNotDoneAfterIt; ` + "`" + `test/integration/faults` + "`" + ` "should stand it: [stop the agent]" |
-| set the agent's clock ahead to have drains given up | each drain has its whole time | ` + "`" + `agent/internal/machine` + "`" + ` "should give a drain its whole time when the agent's clock is ahead of the hub's" |
-| let a Machine be missing on the hub, or be deleted in a stale cache only | nothing is removed | ` + "`" + `agent/internal/machine` + "`" + ` "should remove nothing for a machine that is missing on the hub", "should remove nothing when it is being deleted in the cache and missing on the hub" |
-| restore the hub from a backup, or put another hub in its place | the agent freezes until a person acknowledges it | ` + "`" + `test/integration/restored` + "`" + ` "should be acknowledged before anything comes or goes for what it says" |
-| ask for the certificate of a kubelet with the token of another Machine | no certificate is approved | ` + "`" + `agent` + "`" + ` TestAnotherMachinesTokenGetsNoIdentity |
-| create a Machine for another cluster in the namespace of this one | it is invalid, and gets no instance | ` + "`" + `agent/internal/machine` + "`" + ` "should refuse another cluster's machine" |
-| give a MachineClass fields of a pod, such as a hostPath volume or an image | it is invalid: the configuration has a fixed set of fields | ` + "`" + `agent/driver/hollow` + "`" + ` "an unknown field" |
-| name a Machine like a pod or Secret of another cluster in one host namespace | it is left alone | ` + "`" + `agent/driver/hollow` + "`" + ` TestAnotherClustersPodIsNotTouched |
-| write a quantity that takes hours to compute, in a status, a class, a provider configuration or an annotation | refused before it is parsed | ` + "`" + `apis/v1alpha1` + "`" + ` TestCostlyQuantitiesAreNotParsed; ` + "`" + `agent/driver/hollow` + "`" + ` "a costly quantity"; ` + "`" + `test/api/admission` + "`" + ` "a costly capacity" |
-| write a status of more than a megabyte, with the certificate of an agent | refused by the schema: every field of a status has a limit | ` + "`" + `test/api` + "`" + ` TestStatusesAreBounded |
-| put escape codes for a terminal into a message of an agent | kubectl hollow prints them escaped | ` + "`" + `hub/internal/cli` + "`" + ` TestControlCharactersOfAnAgentDoNotReachTheTerminal |
-| set the agent's clock back to have the hub taken for a restored one | the hub counts as the same | ` + "`" + `agent/internal/hubidentity` + "`" + ` TestAClockThatIsSetBackIsNoRestore |
-| read the private key of an agent as another user of its machine | directory and files are readable to the agent's user alone | ` + "`" + `agent/internal/clientcert` + "`" + ` TestJoin |
-| read profiles from the port for health or metrics | they are served on an address of their own, and only where asked | ` + "`" + `hub` + "`" + ` TestHubServesProfilesWhereAsked |
-`
-
-// attacksByWork need a workload cluster too.
-var attacksByWork = `
-## What load tests, disruptions and fleets reach
-
-What their objects can do in a workload cluster, and what a user of that cluster can do to them. [What a load test may
-make](load-tests.md#what-a-load-test-may-make) is up to the cluster's administrator.
-
-| attack | answer | test |
-|---|---|---|
-` + tested(
-	"let a template of a load test bind pods to a Node, mount its files, or take its network, its processes, a token, an address or a port", "refused with the field before the first request",
-	"agent/internal/loadtest", "TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest",
-	"let the pods of a load test keep pods of other namespaces pending, or have Secrets copied between namespaces", "refused with the field",
-	"agent/internal/loadtest/confine", "TestPodsThatReachFurther, TestOtherKindsThatReachFurther",
-	"create a privileged pod in a namespace of a load test, as a user of the workload cluster", "refused by Pod Security: the namespace enforces `baseline`",
-	"agent/internal/loadtest", "TestTheNamespacesOfARunEnforcePodSecurity",
-	"have a namespace ready that has the name of one of a run's, to have it removed with the run", "the run fails, and the namespace stays",
-	"agent/internal/loadtest", "TestOnlyWhatTheRunMadeIsRemoved",
-	"let a template become gigabytes, or end the agent that renders it", "refused before rendering; a run that ended its agent twice has failed",
-	"agent/internal/loadtest", "TestShortTemplatesDoNotBecomeLargeObjects, TestARunThatEndsItsAgentIsNotBegunForEver",
-	"start a process of a local fleet's machine by a pod in the namespace of the hollow nodes, with `edit` there", "refused by policy `hollowfleet-podhost`: only the agent writes pods and Secrets there",
-	"agent/simulator/internal/controlplane", "TestOnlyTheAgentCreatesPodsForThePodhost",
-	"the same by a pod of another namespace or of another shape", "the podhost does not start it",
-	"agent/simulator/internal/podhost", "TestNothingRunsButHollowNodes",
-	"export a MachineDeployment of a fleet and apply it in another cluster, to have the fleet own it there", "it is not the fleet's",
-	"hub/internal/fleet", "TestACopyOfAMachineDeploymentIsNotTheFleets",
-	"export the hub's picture of a Cluster in Open Cluster Management or as a ClusterProfile, and apply it under another name", "it is the user's: neither written nor deleted",
-	"hub/internal/inventory/managedcluster", "TestACopyOfAMirrorIsTheUsers",
-	"have a fleet's template set what the hub writes itself", "refused with the field",
-	"hub/internal/fleet", "TestATemplateSetsNothingThatTheHubWrites",
-)
-
-// tested makes rows of attack, answer, package and tests.
-func tested(cells ...string) string {
-	var rows strings.Builder
-	for row := range slices.Chunk(cells, 4) {
-		fmt.Fprintf(&rows, "| %s | %s | `%s` %s |\n", row[0], row[1], row[2], row[3])
-	}
-	return rows.String()
+var attacksOnNodes = []attack{
+	{"create a Machine with the name of a Node", "no instance and no certificate while that Node exists (`NodeNameConflict`)",
+		`test/integration/lifecycle "should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone"`},
+	{"create a Machine with name and provider ID of a Node, or set that later", "refused by the admission policy; from an administrator, the Machine is invalid and the Node left alone",
+		`test/integration/lifecycle "should not be labelled, tainted, drained or deleted for a Machine with its provider ID"`},
+	{"renew a hollow-node's certificate after another Node took the place of its own", "left alone by the agent's approver", `agent/internal/csrapprover "should not renew"`},
+	{"replace the Node of a Machine and update the Machine, to have pods evicted", "nothing is evicted",
+		`agent/internal/machine "should evict nothing for an update from a node that took the place of its own"`},
 }
 
-// makePage renders the table.
+var attacksOnAgents = []attack{
+	{"copy an agent's credential directory and start another agent with it", "it stands by until the Lease has expired",
+		"agent/internal/clientcert TestACopiedDirectoryKnowsNoPredecessor; agent/internal/clusterstatus TestAProcessGoesOnWithTheLeaseOfItsPredecessor"},
+	{"copy a running machine with its memory", "the copy whose renewal comes second ends", "agent/internal/clusterstatus TestACopyOfARunningAgentStops"},
+	{"suspend an agent's machine until its Lease has expired", "it does nothing before it holds the Lease again",
+		"agent/internal/clusterstatus TestASuspendedAgentHoldsNoLease, TestAtMostOneAgentActs"},
+	{"use a join token after its agent has joined", "the hub has deleted it; before that, a warning event", "hub/internal/csrapprover TestATokenIsDeletedWhenItsAgentIsConnected"},
+	{"exchange a running agent's kubeconfig for an administrator's", "it keeps its own",
+		"agent/internal/clientcert TestAnotherIdentityIsNotFollowed; agent TestAnotherIdentityIsNotTakenWhileTheAgentRuns"},
+	{"a bootstrap kubeconfig with an http or unverified server", "no token is sent", "agent/internal/clientcert TestABootstrapKubeconfigNamesAServerThatShowsWhoItIs"},
+	{"lead the workload cluster's address to another cluster", "the agent freezes", "agent/internal/clients TestProbesFailForAnotherCluster"},
+	{"answer a deletion with \"come again\" while the agent freezes", "it is not sent again", "agent/internal/freeze TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile"},
+	{"stop an agent while deletions wait, and resume it", "it is frozen, and decides again afterwards",
+		`agent/internal/freeze TestWhatWasDecidedBeforeAThawIsNotDoneAfterIt; test/integration/faults "should stand it: [stop the agent]"`},
+	{"set the agent's clock ahead to end drains", "each drain has its full time", `agent/internal/machine "should give a drain its whole time when the agent's clock is ahead of the hub's"`},
+	{"set its clock back, so that the hub seems restored", "the hub counts as the same", "agent/internal/hubidentity TestAClockThatIsSetBackIsNoRestore"},
+	{"let a Machine be missing on the hub, or be deleted in a stale cache only", "nothing is removed",
+		`agent/internal/machine "should remove nothing for a machine that is missing on the hub", "should remove nothing when it is being deleted in the cache and missing on the hub"`},
+	{"restore the hub from a backup, or replace it", "the agent freezes until a user acknowledges it",
+		`test/integration/restored "should be acknowledged before anything comes or goes for what it says"`},
+	{"ask for a kubelet's certificate with another Machine's token", "not approved", "agent TestAnotherMachinesTokenGetsNoIdentity"},
+	{"create a Machine for another cluster in this namespace", "invalid, no instance", `agent/internal/machine "should refuse another cluster's machine"`},
+	{"give a MachineClass fields of a pod, such as a hostPath or an image", "invalid: the configuration has fixed fields", `agent/driver/hollow "an unknown field"`},
+	{"name a Machine like another cluster's pod or Secret in one host namespace", "left alone", "agent/driver/hollow TestAnotherClustersPodIsNotTouched"},
+	{"write a quantity that takes hours to compute", "refused before it is parsed",
+		`apis/v1alpha1 TestCostlyQuantitiesAreNotParsed; agent/driver/hollow "a costly quantity"; test/api/admission "a costly capacity"`},
+	{"write a status of more than a megabyte", "refused: every field has a limit", "test/api TestStatusesAreBounded"},
+	{"put terminal escape codes into a message", "printed escaped", "hub/internal/cli TestControlCharactersOfAnAgentDoNotReachTheTerminal"},
+	{"read an agent's key as another user of its machine", "readable by the agent's user alone", "agent/internal/clientcert TestJoin"},
+	{"read profiles from the port for health or metrics", "served on an address of their own, where asked", "hub TestHubServesProfilesWhereAsked"},
+}
+
+var attacksByWork = []attack{
+	{"a load test's template that binds pods to a Node, mounts its files, or takes its network, processes, a token, an address or a port", "refused with the field before the first request",
+		"agent/internal/loadtest TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest"},
+	{"pods of a load test that keep other namespaces' pods pending, or Secrets copied between namespaces", "refused with the field",
+		"agent/internal/loadtest/confine TestPodsThatReachFurther, TestOtherKindsThatReachFurther"},
+	{"a privileged pod in a namespace of a load test", "refused by Pod Security `baseline`", "agent/internal/loadtest TestTheNamespacesOfARunEnforcePodSecurity"},
+	{"a namespace prepared with the name of a run's, to have it removed", "the run fails, the namespace stays", "agent/internal/loadtest TestOnlyWhatTheRunMadeIsRemoved"},
+	{"a template that becomes gigabytes, or ends its agent", "refused before rendering; a run that ended its agent twice has failed",
+		"agent/internal/loadtest TestShortTemplatesDoNotBecomeLargeObjects, TestARunThatEndsItsAgentIsNotBegunForEver"},
+	{"a process of a local fleet's machine by a pod in the hollow nodes' namespace, with `edit` there", "refused by policy `hollowfleet-podhost`",
+		"agent/simulator/internal/controlplane TestOnlyTheAgentCreatesPodsForThePodhost"},
+	{"the same by a pod of another namespace or shape", "not started", "agent/simulator/internal/podhost TestNothingRunsButHollowNodes"},
+	{"a fleet's MachineDeployment, applied in another cluster", "not the fleet's", "hub/internal/fleet TestACopyOfAMachineDeploymentIsNotTheFleets"},
+	{"a mirror of a Cluster, applied under another name", "the user's: neither written nor deleted", "hub/internal/inventory/managedcluster TestACopyOfAMirrorIsTheUsers"},
+	{"a fleet's template that sets what the hub writes", "refused with the field", "hub/internal/fleet TestATemplateSetsNothingThatTheHubWrites"},
+}
+
+// nameOfCluster is a cluster in an attempt's words. Chapters that differ in these only are told once.
+var nameOfCluster = regexp.MustCompile("`(a|ab|b)`")
+
+// makePage renders the tables.
 func makePage() []byte {
 	var text bytes.Buffer
 	text.WriteString(introduction)
 	counts := map[answer]int{}
+	alike := map[string]string{}
 	for _, chapter := range chapters() {
-		fmt.Fprintf(&text, "\n## %s\n\n%s\n\n| attempt | answer |\n|---|---|\n", chapter.title, chapter.about)
-		for _, tried := range chapter.attempts {
-			fmt.Fprintf(&text, "| %s | %s |\n", tried.what, tried.want)
-			counts[tried.want]++
+		fmt.Fprintf(&text, "\n## %s\n\n%s\n", chapter.title, chapter.about)
+		var answers []answer
+		tried := map[answer][]string{}
+		var key strings.Builder
+		for _, attempt := range chapter.attempts {
+			if !slices.Contains(answers, attempt.want) {
+				answers = append(answers, attempt.want)
+			}
+			tried[attempt.want] = append(tried[attempt.want], attempt.what)
+			counts[attempt.want]++
+			fmt.Fprintln(&key, nameOfCluster.ReplaceAllString(attempt.what, "X"), attempt.want)
+		}
+		if first, told := alike[key.String()]; told {
+			fmt.Fprintf(&text, "The attempts and answers of %q.\n", first)
+			continue
+		}
+		alike[key.String()] = chapter.title
+		text.WriteString("\n")
+		for _, given := range answers {
+			fmt.Fprintf(&text, "- %s: %s\n", given, brief(given, tried[given]))
 		}
 	}
-	text.WriteString(attacksOnNodes)
-	text.WriteString(attacksOnAgents)
-	text.WriteString(attacksByWork)
-	text.WriteString("\n## In numbers\n\n| answer | attempts |\n|---|---|\n")
+	writeAttacks(&text, "Nodes of a workload cluster", "What a hub user can do to a Node that Hollowfleet did not make ([why](design/nodes.md)).", attacksOnNodes)
+	writeAttacks(&text, "Agents", "What others can do to an agent, or with what is an agent's ([why](design/joining.md#which-process-is-the-agent)).", attacksOnAgents)
+	writeAttacks(&text, "What load tests, disruptions and fleets reach",
+		"[What a load test may make](load-tests.md#what-a-load-test-may-make) is up to the cluster's administrator.", attacksByWork)
+	text.WriteString("\n## In numbers\n\n")
 	for _, given := range []answer{allowed, rbac, policy, approver, kind, server} {
-		fmt.Fprintf(&text, "| %s | %d |\n", given, counts[given])
+		fmt.Fprintf(&text, "- %s: %d attempts\n", given, counts[given])
 	}
 	return text.Bytes()
+}
+
+// brief is what was tried: of long lists that RBAC refuses the first ones, because it refuses what no role names.
+func brief(given answer, tried []string) string {
+	const most = 5
+	if given != rbac || len(tried) <= most {
+		return strings.Join(tried, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(tried[:most], "; "), len(tried)-most)
+}
+
+func writeAttacks(text *bytes.Buffer, title, about string, attacks []attack) {
+	fmt.Fprintf(text, "\n## %s\n\n%s\n\n| attack | answer |\n|---|---|\n", title, about)
+	for _, each := range attacks {
+		fmt.Fprintf(text, "| %s | %s |\n", each.what, each.answer)
+	}
 }
 
 func TestPage(t *testing.T) {
@@ -177,6 +181,33 @@ func TestAttemptsAreTold(t *testing.T) {
 				t.Errorf("%s: tell each attempt once, and what its refusal names", key)
 			}
 			told[key] = true
+		}
+	}
+}
+
+// Each attack names tests that exist.
+func TestAttacksNameTheirTests(t *testing.T) {
+	for _, each := range slices.Concat(attacksOnNodes, attacksOnAgents, attacksByWork) {
+		for group := range strings.SplitSeq(each.tests, "; ") {
+			dir, names, found := strings.Cut(group, " ")
+			files, err := filepath.Glob("../../../" + dir + "/*_test.go")
+			if err != nil || !found || len(files) == 0 {
+				t.Fatalf("%s: no tests in %s: %v", each.what, dir, err)
+			}
+			var all strings.Builder
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Write(content)
+			}
+			for _, name := range regexp.MustCompile(`"[^"]*"|Test\w+`).FindAllString(names, -1) {
+				literal, _, _ := strings.Cut(name, "[") // What follows is drawn from the faults.
+				if !strings.Contains(all.String(), literal) {
+					t.Errorf("%s: %s has no test %s", each.what, dir, name)
+				}
+			}
 		}
 	}
 }
