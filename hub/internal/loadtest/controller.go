@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
+	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
@@ -127,13 +128,13 @@ func (c *Controller) observe(ctx context.Context, test *v1alpha1.LoadTest) (*Wor
 }
 
 // merge reads the histograms of all runs, a few at a time.
-func (c *Controller) merge(ctx context.Context, test *v1alpha1.LoadTest) (*Merged, error) {
-	merged, token := NewMerged(), ""
+func (c *Controller) merge(ctx context.Context, test *v1alpha1.LoadTest) (*loadtest.Merged, error) {
+	merged, token := loadtest.NewMerged(), ""
 	for {
 		runs := &v1alpha1.LoadTestRunList{}
 		err := c.Live.List(ctx, runs, client.MatchingLabels{v1alpha1.LoadTestNameLabel: test.Name}, client.Limit(page), client.Continue(token))
 		if apierrors.IsResourceExpired(err) && token != "" { // The pages are of one moment, which the API server has forgotten.
-			merged, token = NewMerged(), ""
+			merged, token = loadtest.NewMerged(), ""
 			continue
 		}
 		if err != nil {

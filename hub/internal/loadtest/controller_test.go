@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/hub/internal/placement"
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -53,7 +54,7 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.LoadTestSpec))
 	}
 	f.test = &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	f.test.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"test": name}}
-	f.test.Spec.Preset = &v1alpha1.LoadPreset{Name: PodStartup}
+	f.test.Spec.Preset = &v1alpha1.LoadPreset{Name: preset.PodStartup}
 	if change != nil {
 		change(&f.test.Spec)
 	}
@@ -96,7 +97,7 @@ func (f *fixture) say(change func(*v1alpha1.LoadTestRunStatus)) {
 }
 
 func TestATestIsCarriedOutAndMerged(t *testing.T) {
-	f := newFixture(t, 2, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = NodeChurn })
+	f := newFixture(t, 2, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = preset.NodeChurn })
 	f.Expect(f.reconcile()).To(Succeed())
 	f.Expect(f.runs()).To(HaveLen(2))
 	f.Expect(f.reconcile()).To(Succeed())
@@ -124,7 +125,7 @@ func TestATestIsCarriedOutAndMerged(t *testing.T) {
 
 // TestTheAPIServerTakesWhatFollowsFromATest: durations are written by Go, which makes 1.5s of 1500ms and 500µs of 0.5ms, and of what is computed.
 func TestTheAPIServerTakesWhatFollowsFromATest(t *testing.T) {
-	for _, name := range PresetNames() {
+	for _, name := range preset.Names() {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, func(spec *v1alpha1.LoadTestSpec) {
 				spec.Preset = &v1alpha1.LoadPreset{Name: name, QPS: 7, Duration: &metav1.Duration{Duration: 1500 * time.Millisecond}}
@@ -180,7 +181,7 @@ func TestAHubThatIsInterruptedGivesAllRunsOneTime(t *testing.T) {
 func TestAnothersRunIsLeftAloneAndADeletedTestLeavesNone(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	own := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: f.clusters[0].Name, Name: f.test.Name}}
-	load, _, err := Expand(f.test.Spec.Preset, 1)
+	load, _, err := preset.Expand(f.test.Spec.Preset, 1)
 	f.Expect(err).NotTo(HaveOccurred())
 	own.Spec.Load = load
 	hubtest.Create(t, f.direct, own)

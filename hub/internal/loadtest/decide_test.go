@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -21,7 +22,7 @@ var (
 // world has a load test of the preset pod-startup and so many clusters, c00 and following, which are well and have ten Nodes.
 func world(clusters int) *World {
 	w := &World{Now: begin, Test: &v1alpha1.LoadTest{ObjectMeta: metav1.ObjectMeta{Name: "rush", UID: "u", CreationTimestamp: metav1.NewTime(begin)}}}
-	w.Test.Spec.ClusterSelector, w.Test.Spec.Preset = &metav1.LabelSelector{}, &v1alpha1.LoadPreset{Name: PodStartup}
+	w.Test.Spec.ClusterSelector, w.Test.Spec.Preset = &metav1.LabelSelector{}, &v1alpha1.LoadPreset{Name: preset.PodStartup}
 	w.Test.Spec.PrepareTimeout.Duration = time.Minute
 	w.Test.Status.Phase = v1alpha1.LoadTestPhasePending
 	for i := range clusters {
@@ -41,7 +42,7 @@ func world(clusters int) *World {
 func (w *World) step() Decision {
 	d := Decide(w)
 	if d.Merge {
-		merged := NewMerged()
+		merged := loadtest.NewMerged()
 		for i := range w.Runs {
 			merged.Add(&w.Runs[i])
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -144,7 +145,7 @@ func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world(rapid.IntRange(1, 5).Draw(t, "clusters"))
 		if rapid.Bool().Draw(t, "disrupted") {
-			w.Test.Spec.Preset.Name = NodeChurn
+			w.Test.Spec.Preset.Name = preset.NodeChurn
 		}
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
@@ -226,7 +227,7 @@ func BenchmarkMerge(b *testing.B) {
 	run := &v1alpha1.LoadTestRun{}
 	run.Status.Histograms = list
 	for b.Loop() {
-		merged := NewMerged()
+		merged := loadtest.NewMerged()
 		for range 500 {
 			merged.Add(run)
 		}

@@ -138,7 +138,7 @@ func (d *Decision) notDisrupted(w *view, run *v1alpha1.LoadTestRun) string {
 }
 
 // End ends a test with what was merged. From here on only cleaning up changes its status.
-func (d *Decision) End(world *World, merged *Merged) {
+func (d *Decision) End(world *World, merged *loadtest.Merged) {
 	w := newView(world)
 	s, runs := &d.Status, w.own()
 	ended := metav1.NewTime(w.Now)

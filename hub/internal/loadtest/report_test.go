@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -73,7 +74,7 @@ func TestTheVerdictAndTheWorstCluster(t *testing.T) {
 			g := NewWithT(t)
 			w := begun(2, func(spec *v1alpha1.LoadTestSpec) {
 				if c.without {
-					load, _, err := Expand(spec.Preset, 1)
+					load, _, err := preset.Expand(spec.Preset, 1)
 					g.Expect(err).NotTo(HaveOccurred())
 					load.Thresholds = nil
 					spec.Preset, spec.Load = nil, &load
@@ -131,5 +132,5 @@ func TestTheStatusIsBounded(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Logf("%d bytes", len(text))
 	g.Expect(len(text)).To(BeNumerically("<", 64<<10))
-	g.Expect(w.Test.Status).To(And(HaveField("Failures", HaveLen(mostFailures)), HaveField("Failed", BeEquivalentTo(500)), HaveField("Results", HaveLen(mostResults))))
+	g.Expect(w.Test.Status).To(And(HaveField("Failures", HaveLen(mostFailures)), HaveField("Failed", BeEquivalentTo(500)), HaveField("Results", HaveLen(loadtest.MostResults))))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 )
 
 func TestTheMoreRunsTheEarlierTheyAreToldOfTheirBeginning(t *testing.T) {
@@ -77,9 +78,9 @@ func TestNodesFailBesideTheLoad(t *testing.T) {
 	g.Expect(w.Disruptions[0].Spec.Paused).To(BeFalse(), "that is over already")
 	g.Expect(w.Disruptions[1].Spec.Paused).To(BeTrue(), "the Nodes are well again when the load is over")
 
-	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = NodeChurn })
+	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name = preset.NodeChurn })
 	g.Expect(w.Disruptions[0].Spec.Faults).To(ConsistOf(HaveField("Type", disrupt.Reboot)))
-	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name, spec.Disruption = NodeChurn, outage })
+	w = begun(1, func(spec *v1alpha1.LoadTestSpec) { spec.Preset.Name, spec.Disruption = preset.NodeChurn, outage })
 	g.Expect(w.Disruptions[0].Spec.Faults).To(ConsistOf(HaveField("Type", disrupt.NotReady)), "the user's comes before that of the preset")
 
 	w = world(1)

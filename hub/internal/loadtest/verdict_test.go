@@ -152,6 +152,6 @@ func TestTheMessageNamesAFewOfManyClusters(t *testing.T) {
 	w := begun(60, thresholds(readyWithin(v1alpha1.LoadP50, 5*time.Second, "")))
 	w.say(completed(v1alpha1.LoadMissed, 15*time.Second))
 	w.step()
-	g.Expect(w.Test.Status.Thresholds[0].MissedIn).To(HaveLen(mostNamed))
-	g.Expect(w.Test.Status.Message).To(ContainSubstring(fmt.Sprintf("c19 and %d more", 60-mostNamed)))
+	g.Expect(w.Test.Status.Thresholds[0].MissedIn).To(HaveLen(loadtest.MostNamed))
+	g.Expect(w.Test.Status.Message).To(ContainSubstring(fmt.Sprintf("c19 and %d more", 60-loadtest.MostNamed)))
 }

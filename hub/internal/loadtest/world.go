@@ -12,6 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 )
 
 // view is a World whose objects are found by the names of their clusters.
@@ -47,8 +48,8 @@ func (w *view) chosen() (chosen []*v1alpha1.Cluster, problem string) {
 		}
 		matches = func(cluster *v1alpha1.Cluster) bool { return selector.Matches(labels.Set(cluster.Labels)) }
 	}
-	if preset := w.Test.Spec.Preset; preset != nil {
-		if _, _, err := fill(preset); err != nil {
+	if wanted := w.Test.Spec.Preset; wanted != nil {
+		if err := preset.Check(wanted); err != nil {
 			return nil, "spec.preset: " + err.Error()
 		}
 	}
@@ -137,12 +138,12 @@ func (w *view) meta(cluster, name string) metav1.ObjectMeta {
 
 // load is what is done in a cluster, and which Nodes fail there.
 func (w *view) load(cluster *v1alpha1.Cluster) (load v1alpha1.Load, disruption *v1alpha1.Disruption, err error) {
-	if preset := w.Test.Spec.Preset; preset != nil {
+	if wanted := w.Test.Spec.Preset; wanted != nil {
 		nodes := int32(0)
 		if cluster.Status.Machines != nil {
 			nodes = cluster.Status.Machines.Ready
 		}
-		load, disruption, err = Expand(preset, nodes)
+		load, disruption, err = preset.Expand(wanted, nodes)
 	} else {
 		load = *w.Test.Spec.Load.DeepCopy()
 	}
@@ -154,7 +155,7 @@ func (w *view) load(cluster *v1alpha1.Cluster) (load v1alpha1.Load, disruption *
 
 // disrupted tells whether Nodes fail during the test.
 func (w *view) disrupted() bool {
-	return w.Test.Spec.Disruption != nil || w.Test.Spec.Preset != nil && presets[w.Test.Spec.Preset.Name].disruption != nil
+	return w.Test.Spec.Disruption != nil || w.Test.Spec.Preset != nil && preset.HasDisruption(w.Test.Spec.Preset.Name)
 }
 
 // thresholds are those of the load.
@@ -162,10 +163,7 @@ func (w *view) thresholds() []v1alpha1.LoadThreshold {
 	if w.Test.Spec.Load != nil {
 		return w.Test.Spec.Load.Thresholds
 	}
-	if _, set, err := fill(w.Test.Spec.Preset); err == nil {
-		return set.Thresholds
-	}
-	return nil
+	return preset.Thresholds(w.Test.Spec.Preset)
 }
 
 // over tells whether nothing becomes of a run any more.

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	hubtest "github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
@@ -97,7 +96,7 @@ func gather(ctx context.Context, c client.Client, name string) (*report, error) 
 		return nil, err
 	}
 	r := reportOf(test)
-	merged, token := hubtest.NewMerged(), ""
+	merged, token := loadtest.NewMerged(), ""
 	for {
 		runs := &v1alpha1.LoadTestRunList{}
 		if err := c.List(ctx, runs, client.MatchingLabels{v1alpha1.LoadTestNameLabel: name}, client.Limit(page), client.Continue(token)); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	hubtest "github.com/hollowfleet/hollowfleet/hub/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 )
 
 // longestTest is as long as a test may be followed: it lasts a day at most.
@@ -32,7 +32,7 @@ type runCommand struct {
 
 func newRun(hub *cmdutil.Hub) *cobra.Command {
 	r := &runCommand{hub: hub}
-	presets := hubtest.PresetNames()
+	presets := preset.Names()
 	command := &cobra.Command{
 		Use: "run PRESET | -f FILE", Short: "Make a LoadTest of a preset or a file, and follow it to its end",
 		Long: `Make a LoadTest and follow it to its end: with a bar for each cluster in a terminal, and with a line whenever a cluster gets on
@@ -100,7 +100,7 @@ func (r *runCommand) run(ctx context.Context, args []string) error {
 func (r *runCommand) read(args []string) (*v1alpha1.LoadTest, error) {
 	switch given := r.flags.given(); {
 	case r.file == "" && len(args) == 0:
-		return nil, cmdutil.Usage("want a preset, one of %s, or -f: see --help", strings.Join(hubtest.PresetNames(), ", "))
+		return nil, cmdutil.Usage("want a preset, one of %s, or -f: see --help", strings.Join(preset.Names(), ", "))
 	case r.file != "" && len(args) > 0:
 		return nil, cmdutil.Usage("-f says what is done, and so does %s: leave one of them out", args[0])
 	case r.file != "" && len(given) > 0:
@@ -122,7 +122,7 @@ func (r *runCommand) read(args []string) (*v1alpha1.LoadTest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := hubtest.Expand(spec.Preset, 1); err != nil {
+	if _, _, err := preset.Expand(spec.Preset, 1); err != nil {
 		return nil, cmdutil.AsUsage(err)
 	}
 	test := &v1alpha1.LoadTest{Spec: spec}

@@ -1,4 +1,4 @@
-package loadtest
+package preset
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 )
 
 func TestPresets(t *testing.T) {
-	for _, name := range PresetNames() {
+	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			load, disruption, err := Expand(&v1alpha1.LoadPreset{Name: name, CleanupPolicy: v1alpha1.LoadCleanupKeep, Seed: 7}, 4)

@@ -1,4 +1,5 @@
-package loadtest
+// Package preset has the loads that the hub knows by name, for the hub and for the command line.
+package preset
 
 import (
 	"fmt"
@@ -97,8 +98,8 @@ func podReadyIn(most time.Duration) v1alpha1.LoadThreshold {
 	return v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: most}}
 }
 
-// PresetNames are the names of all presets.
-func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
+// Names are the names of all presets.
+func Names() []string { return slices.Sorted(maps.Keys(presets)) }
 
 // Expand makes the load of a preset for a cluster with so many hollow Nodes that are Ready, and what Nodes fail of it; nil for
 // none.
@@ -129,11 +130,29 @@ func Expand(wanted *v1alpha1.LoadPreset, nodes int32) (v1alpha1.Load, *v1alpha1.
 	return load, known.disruption(set, nodes), nil
 }
 
+// Check reports what keeps a preset from being used, by its field.
+func Check(wanted *v1alpha1.LoadPreset) error {
+	_, _, err := fill(wanted)
+	return err
+}
+
+// HasDisruption reports whether Nodes fail in the preset of that name.
+func HasDisruption(name string) bool { return presets[name].disruption != nil }
+
+// Thresholds are those of a preset with its defaults; nil for one that cannot be used.
+func Thresholds(wanted *v1alpha1.LoadPreset) []v1alpha1.LoadThreshold {
+	_, set, err := fill(wanted)
+	if err != nil {
+		return nil
+	}
+	return set.Thresholds
+}
+
 // fill finds a preset, and gives what is not set its defaults.
 func fill(wanted *v1alpha1.LoadPreset) (preset, *v1alpha1.LoadPreset, error) {
 	known, is := presets[wanted.Name]
 	if !is {
-		return preset{}, nil, fmt.Errorf("there is no preset %q: want one of %s", wanted.Name, strings.Join(PresetNames(), ", "))
+		return preset{}, nil, fmt.Errorf("there is no preset %q: want one of %s", wanted.Name, strings.Join(Names(), ", "))
 	}
 	if wanted.Pods > 0 && wanted.PodsPerNode > 0 {
 		return preset{}, nil, fmt.Errorf("preset.pods and preset.podsPerNode: set one of them")

@@ -9,16 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
 const (
 	// mostKeys bounds the memory of merged histograms, of which each takes 190 KB, whatever agents report.
 	mostKeys = 192
-	// mostResults is how many of them the status has.
-	mostResults = 128
-	// mostNamed is how many clusters a threshold names that do not meet it.
-	mostNamed = 20
+	// MostResults is how many of them the status has.
+	MostResults = 128
+	// MostNamed is how many clusters a threshold names that do not meet it.
+	MostNamed = 20
 	// mostUnready is how many reasons of unready pods the status has, and mostReasons how many are told apart before.
 	mostUnready, mostReasons = 20, 200
 )
@@ -30,7 +29,7 @@ type Merged struct {
 	Unreadable map[string]string
 	// valid is what was measured in the runs that are not Invalid, and invalid what was in those that are.
 	valid, invalid part
-	worst          map[loadtest.Key]worst
+	worst          map[Key]worst
 	missed         map[string][]v1alpha1.LoadThresholdResult
 	unready        map[string]*v1alpha1.LoadUnready
 }
@@ -38,7 +37,7 @@ type Merged struct {
 // part is what some of the runs have measured.
 type part struct {
 	runs             int
-	measurements     loadtest.Measurements
+	measurements     Measurements
 	requests, failed int64
 }
 
@@ -50,15 +49,15 @@ type worst struct {
 // NewMerged returns one without any measurement.
 func NewMerged() *Merged {
 	return &Merged{
-		Unreadable: map[string]string{}, valid: part{measurements: loadtest.Measurements{}}, invalid: part{measurements: loadtest.Measurements{}},
-		worst: map[loadtest.Key]worst{}, missed: map[string][]v1alpha1.LoadThresholdResult{}, unready: map[string]*v1alpha1.LoadUnready{},
+		Unreadable: map[string]string{}, valid: part{measurements: Measurements{}}, invalid: part{measurements: Measurements{}},
+		worst: map[Key]worst{}, missed: map[string][]v1alpha1.LoadThresholdResult{}, unready: map[string]*v1alpha1.LoadUnready{},
 	}
 }
 
 // Add adds what a run has measured.
 func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
 	m.addUnready(run.Status.Unready)
-	decoded, err := loadtest.Decode(run.Status.Histograms)
+	decoded, err := Decode(run.Status.Histograms)
 	if err != nil {
 		m.Unreadable[run.Namespace] = fmt.Sprintf("what it measured cannot be read: %v", err)
 		return
@@ -73,7 +72,7 @@ func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
 	to.requests, to.failed = to.requests+run.Status.Progress.Requests, to.failed+run.Status.Progress.Failed
 	for i := range run.Status.Histograms {
 		latency := &run.Status.Histograms[i].LoadLatency
-		key := loadtest.KeyOf(latency)
+		key := KeyOf(latency)
 		if _, known := m.worst[key]; !known && len(m.worst) == mostKeys {
 			continue
 		}
@@ -90,10 +89,10 @@ func (m *Merged) Add(run *v1alpha1.LoadTestRun) {
 
 // addMissed notes the thresholds that a cluster does not meet for itself. What its agent says rests on all that was measured. Where it
 // says nothing, as that of a run that was lost, its histograms count.
-func (m *Merged) addMissed(run *v1alpha1.LoadTestRun, decoded loadtest.Measurements) {
+func (m *Merged) addMissed(run *v1alpha1.LoadTestRun, decoded Measurements) {
 	results := run.Status.Thresholds
 	if len(results) != len(run.Spec.Thresholds) {
-		results = loadtest.Evaluate(run.Spec.Thresholds, decoded, run.Status.Progress.Requests, run.Status.Progress.Failed)
+		results = Evaluate(run.Spec.Thresholds, decoded, run.Status.Progress.Requests, run.Status.Progress.Failed)
 	}
 	if slices.ContainsFunc(results, func(r v1alpha1.LoadThresholdResult) bool { return !r.Met }) {
 		m.missed[run.Namespace] = slices.Clone(results)
@@ -130,7 +129,7 @@ func (m *Merged) Evaluate(thresholds []v1alpha1.LoadThreshold) (results []v1alph
 	if from.runs == 0 {
 		from = &m.invalid
 	}
-	results = loadtest.Evaluate(thresholds, from.measurements, from.requests, from.failed)
+	results = Evaluate(thresholds, from.measurements, from.requests, from.failed)
 	for _, cluster := range slices.Sorted(maps.Keys(m.missed)) {
 		counts := false
 		for i := range results {
@@ -140,7 +139,7 @@ func (m *Merged) Evaluate(thresholds []v1alpha1.LoadThreshold) (results []v1alph
 			}
 			counts = counts || results[i].Scope != v1alpha1.LoadScopeFleet
 			results[i].MissedClusters++
-			if len(results[i].MissedIn) < mostNamed {
+			if len(results[i].MissedIn) < MostNamed {
 				results[i].MissedIn = append(results[i].MissedIn, cluster)
 			}
 		}
@@ -157,15 +156,15 @@ func (m *Merged) Results() []v1alpha1.LoadTestResult {
 	var results []v1alpha1.LoadTestResult
 	for key := range m.worst {
 		// One after the other: all of them together would need twice the memory.
-		both := loadtest.Measurements{}
+		both := Measurements{}
 		for _, from := range []part{m.valid, m.invalid} {
 			both.Merge(from.measurements.Only(key))
 		}
 		results = append(results, v1alpha1.LoadTestResult{LoadLatency: both.Summarize(key), WorstCluster: m.worst[key].cluster, WorstP99: m.worst[key].p99})
 	}
 	slices.SortFunc(results, func(a, b v1alpha1.LoadTestResult) int {
-		first, second := loadtest.KeyOf(&a.LoadLatency), loadtest.KeyOf(&b.LoadLatency)
+		first, second := KeyOf(&a.LoadLatency), KeyOf(&b.LoadLatency)
 		return cmp.Or(cmp.Compare(first.Rank(), second.Rank()), cmp.Compare(b.Count, a.Count), cmp.Compare(first.String(), second.String()))
 	})
-	return results[:min(len(results), mostResults)]
+	return results[:min(len(results), MostResults)]
 }
