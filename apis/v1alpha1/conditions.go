@@ -221,8 +221,8 @@ const (
 	// ReasonAwaitingSurge: the rollout goes on when other MachineDeployments, which the message names, give back some of
 	// the surge that they share with it. No deadline runs.
 	ReasonAwaitingSurge = "AwaitingSurge"
-	// ReasonSelectorOverlap: an older MachineDeployment selects the MachineSets that this one makes, or the other way round.
-	// Nothing is changed for this one.
+	// ReasonSelectorOverlap: an older MachineDeployment selects the MachineSets that this one makes, or the other way round. Nothing
+	// is changed for this one. For a MachineSet without controller: an older one, or any MachineDeployment, and their Machines.
 	ReasonSelectorOverlap = "SelectorOverlap"
 	// ReasonUnsupportedKubeletVersion: no Machine gets the current template, because the API server of the cluster does
 	// not support its kubelet version. The message says what a user can do.

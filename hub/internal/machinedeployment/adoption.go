@@ -2,7 +2,6 @@ package machinedeployment
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,7 +9,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
 	machinesets "github.com/hollowfleet/hollowfleet/hub/internal/machineset/plan"
-	"github.com/hollowfleet/hollowfleet/internal/reconciler"
+	"github.com/hollowfleet/hollowfleet/hub/internal/overlap"
 )
 
 // deploymentNameLabels are the labels by which the hub notes on a set which MachineDeployment made it.
@@ -60,36 +59,23 @@ func (s *scope) addOrphans(candidates []*v1alpha1.MachineSet) error {
 	return nil
 }
 
-// overlap says with which older MachineDeployment of the namespace this one would fight for MachineSets: the selector of one matches
-// the labels that the other gives its own. It is empty if there is none. Two of one age are ordered by name.
-func overlap(deployment *v1alpha1.MachineDeployment, neighbours []v1alpha1.MachineDeployment) string {
-	var older []string
+// overlapping says with which older MachineDeployments of the namespace this one would fight for MachineSets: the selector of one matches
+// the labels that the other gives its own. It is empty if there are none.
+func overlapping(deployment *v1alpha1.MachineDeployment, neighbours []v1alpha1.MachineDeployment) string {
+	var others []overlap.Claim
 	for i := range neighbours {
-		other := &neighbours[i]
-		if other.UID == deployment.UID || other.NotDecoded() != "" || !isOlder(other, deployment) || !selectorsOverlap(deployment, other) {
-			continue
+		if neighbours[i].NotDecoded() == "" {
+			others = append(others, claimOf(&neighbours[i]))
 		}
-		older = append(older, other.Name)
 	}
-	if len(older) == 0 {
-		return ""
-	}
-	slices.Sort(older)
-	return fmt.Sprintf("spec.selector.matchLabels: it and that of MachineDeployment %s match MachineSets of each other, so nothing is changed for "+
-		"this one, the younger: delete it, and create it with a selector that has a label of its own", reconciler.ListFew(older))
+	return overlap.Explain(claimOf(deployment), others, "MachineSets")
 }
 
-func isOlder(a, b *v1alpha1.MachineDeployment) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name < b.Name
+// claimOf is what a MachineDeployment selects among MachineSets, and what the ones that it makes carry.
+func claimOf(deployment *v1alpha1.MachineDeployment) overlap.Claim {
+	metadata, _ := machinesets.Usable(deployment.Spec.Template.Metadata)
+	return overlap.Claim{
+		Kind: "MachineDeployment", Name: deployment.Name, UID: deployment.UID, Created: deployment.CreationTimestamp,
+		Selector: labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels), Labels: metadata.Labels,
 	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
-}
-
-// selectorsOverlap tells whether one of two MachineDeployments selects the MachineSets that the other makes.
-func selectorsOverlap(a, b *v1alpha1.MachineDeployment) bool { return selects(a, b) || selects(b, a) }
-
-func selects(a, b *v1alpha1.MachineDeployment) bool {
-	metadata, _ := machinesets.Usable(b.Spec.Template.Metadata)
-	return labels.SelectorFromSet(a.Spec.Selector.MatchLabels).Matches(labels.Set(metadata.Labels))
 }

@@ -144,7 +144,7 @@ func (c *Controller) newScope(deployment *v1alpha1.MachineDeployment, around rel
 			s.undecodable = freeze.OfDecoding(&around.deployments[i]) // It may be of the group.
 		}
 	}
-	s.overlap = overlap(deployment, around.neighbours)
+	s.overlap = overlapping(deployment, around.neighbours)
 	s.addPeers(around.deployments)
 	if err := s.addSets(around.sets); err != nil {
 		return nil, err

@@ -48,15 +48,15 @@ func TestOverlapOfSelectors(t *testing.T) {
 			now := time.Now()
 			older, younger := test.Older.deployment("z", now.Add(-time.Minute)), test.Younger.deployment("a", now)
 			all := []v1alpha1.MachineDeployment{*older, *younger}
-			g.Expect(overlap(older, all)).To(BeEmpty(), "the older one goes on")
+			g.Expect(overlapping(older, all)).To(BeEmpty(), "the older one goes on")
 			if !test.Refused {
-				g.Expect(overlap(younger, all)).To(BeEmpty())
+				g.Expect(overlapping(younger, all)).To(BeEmpty())
 				return
 			}
-			g.Expect(overlap(younger, all)).To(And(ContainSubstring("MachineDeployment z"), ContainSubstring("spec.selector"), ContainSubstring("delete it")))
+			g.Expect(overlapping(younger, all)).To(And(ContainSubstring("MachineDeployment z"), ContainSubstring("spec.selector"), ContainSubstring("delete it")))
 			// A backup restores both within one second.
 			all[0].CreationTimestamp = younger.CreationTimestamp
-			first, second := overlap(&all[0], all), overlap(&all[1], all)
+			first, second := overlapping(&all[0], all), overlapping(&all[1], all)
 			g.Expect([]bool{first == "", second == ""}).To(ConsistOf(true, false), "one of two of the same age is refused")
 		})
 	}

@@ -81,8 +81,9 @@ func (c *Controller) ofOverlapping(ctx context.Context, object client.Object) []
 	if !ok || deployment.NotDecoded() != "" {
 		return nil
 	}
+	claim := claimOf(deployment)
 	return c.in(ctx, deployment.Namespace, func(other *v1alpha1.MachineDeployment) bool {
-		return other.UID != deployment.UID && other.NotDecoded() == "" && isOlder(deployment, other) && selectorsOverlap(deployment, other)
+		return other.NotDecoded() == "" && claimOf(other).WaitsFor(claim)
 	})
 }
 

@@ -97,6 +97,10 @@ func TestKStatus(t *testing.T) {
 			metav1.ConditionUnknown, v1alpha1.ReconcilingCondition, v1alpha1.ReasonAgentSilent, status.InProgressStatus},
 		"frozen for another hub": {func(f *fixture) { f.available(); f.frozenFor(v1alpha1.ReasonHubChanged) },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonHubChanged, status.FailedStatus},
+		"another set selects its machines": {func(f *fixture) {
+			f.deploymentBeside("pool", map[string]string{"app": "x"})
+			f.step()
+		}, metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonSelectorOverlap, status.FailedStatus},
 		"it has too many machines": {func(f *fixture) { f.rest(); f.intrude(5); f.step() },
 			metav1.ConditionFalse, v1alpha1.StalledCondition, v1alpha1.ReasonOvershoot, status.FailedStatus},
 		"being deleted": {func(f *fixture) {

@@ -28,7 +28,9 @@ type scope struct {
 	set *v1alpha1.MachineSet
 	// deployment controls the set; nil if none does.
 	deployment *v1alpha1.MachineDeployment
-	frozen     freeze.Verdict
+	// overlap says for which other sets or deployments this set waits, because they select each other's Machines.
+	overlap string
+	frozen  freeze.Verdict
 	// clock is that of the Machines.
 	clock *freeze.Clock
 	// staleTransfer: the set carries TransferAnnotation, and there is no deployment to take it off again.
@@ -58,13 +60,15 @@ type scope struct {
 	read time.Time
 }
 
-// related is what there is above a set: its cluster, and the deployment that controls it. Either is nil if there is none.
+// related is what there is above a set: its cluster, and the deployment that controls it. Either is nil if there is none. Overlap is
+// about what there is beside it.
 type related struct {
 	cluster    *v1alpha1.Cluster
 	deployment *v1alpha1.MachineDeployment
+	overlap    string
 }
 
-// listRelated reads what is above set, at once: every step of a rollout waits for it.
+// listRelated reads what is above and beside set, at once: every step of a rollout waits for it.
 func listRelated(ctx context.Context, reader client.Reader, set *v1alpha1.MachineSet) (related, error) {
 	var found related
 	reads, ctx := errgroup.WithContext(ctx)
@@ -79,6 +83,10 @@ func listRelated(ctx context.Context, reader client.Reader, set *v1alpha1.Machin
 	})
 	reads.Go(func() (err error) {
 		found.deployment, err = owner(ctx, reader, set)
+		return err
+	})
+	reads.Go(func() (err error) {
+		found.overlap, err = overlapping(ctx, reader, set)
 		return err
 	})
 	err := reads.Wait()
@@ -222,7 +230,7 @@ func (s *scope) leaveToNew(cluster *v1alpha1.Cluster) error {
 }
 
 // held tells whether the set may do nothing at all for the time being.
-func (s *scope) held() bool { return s.input.Frozen || s.input.Transferring }
+func (s *scope) held() bool { return s.input.Frozen || s.input.Transferring || s.overlap != "" }
 
 // replaceable tells whether another Machine may not have the error that this one failed with: it took too long.
 // Any other error is one of the configuration, and the next Machine would have it too.
@@ -259,6 +267,7 @@ func comingUp(machine *v1alpha1.Machine) bool {
 func (c *Controller) addRelated(s *scope, found related) {
 	cluster, deployment := found.cluster, found.deployment
 	s.deployment, s.clock = deployment, freeze.ClockOf(cluster, s.input.Now)
+	s.overlap, s.input.Overlap = found.overlap, found.overlap
 	s.frozen = freeze.First(
 		freeze.OfAnnotation("MachineSet", s.set),
 		freeze.OfCluster(s.set.Spec.ClusterName, s.set.Namespace, cluster),

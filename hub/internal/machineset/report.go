@@ -65,7 +65,8 @@ func turned(before, after *v1alpha1.MachineSetStatus) []reconciler.Event {
 			news = append(news, overshootEndedEvent())
 		case condition.Reason == v1alpha1.ReasonTooManyCreations:
 			news = append(news, runawayEvent(condition.Message))
-		case condition.Reason == v1alpha1.ReasonInvalidSelector, condition.Reason == v1alpha1.ReasonInvalidTemplate:
+		case condition.Reason == v1alpha1.ReasonInvalidSelector, condition.Reason == v1alpha1.ReasonInvalidTemplate,
+			condition.Reason == v1alpha1.ReasonSelectorOverlap:
 			news = append(news, invalidEvent(condition.Reason, condition.Message))
 		}
 	}
@@ -92,6 +93,8 @@ func replicaFailure(s *scope, err error) metav1.Condition {
 	}
 	refused := (*actError)(nil)
 	switch {
+	case s.overlap != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonSelectorOverlap, s.overlap
 	case errors.As(err, &refused):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, refused.reason, refused.Error()
 	case s.missing() > 0 && s.known.brake.failure != nil:

@@ -27,6 +27,8 @@ import (
 func (c *Controller) SetupWithManager(manager ctrl.Manager, options controller.Options) error {
 	err := builder.ControllerManagedBy(manager).
 		For(&v1alpha1.MachineSet{}).
+		Watches(&v1alpha1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(c.ofOverlapping), builder.WithPredicates(claimChanged())).
+		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofOverlapping), builder.WithPredicates(deploymentClaimChanged())).
 		Watches(&v1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineNews())).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(freeze.ClusterChanged())).
 		Watches(&v1alpha1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.ofDeployment), builder.WithPredicates(freeze.DeploymentChanged())).

@@ -67,6 +67,8 @@ type Input struct {
 	Transferring bool
 	// Invalid says why no Machine that the set makes could be its own; empty if there is no such reason.
 	Invalid string
+	// Overlap says for which other object the set waits, because they select each other's Machines; empty if for none.
+	Overlap string
 	// Deleting: the set itself is being deleted; the garbage collector does the rest.
 	Deleting bool
 	// Outstanding is the number of creations and deletions of this set that Machines does not show yet.
@@ -195,6 +197,8 @@ func (in Input) nothingBecause() string {
 		return "machines are being moved between sets"
 	case in.Invalid != "":
 		return in.Invalid
+	case in.Overlap != "":
+		return in.Overlap
 	case in.Outstanding > 0:
 		return fmt.Sprintf("%d creations or deletions are not visible yet", in.Outstanding)
 	}
