@@ -40,3 +40,20 @@ var faultTests = map[string]string{
 	"The namespace of a cluster is deleted on the hub":                         "`test/api/admission` TestTheNamespaceOfAClusterIsNotDeletedWhileTheClusterExists; `hub/internal/cluster` TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows; `hub/internal/cli` TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted",
 	"A cluster is denied":                                                      "`hub/internal/cluster` TestDeniedClusterLosesAccessAndNothingElse, TestDenialWaitsForNothing; `test/integration/joining` \"should lose every watch that its agent has on the hub, stay as it is, and work on when it is accepted again\"; `test/integration/tenancy` \"should lose what a stolen credential watches, when a person ends that with the denial\"",
 }
+
+// invariantTests are the tests that break each rule of docs/invariants.md on purpose, by its number.
+var invariantTests = map[string]string{
+	"1":  "`test/integration/restored` \"should be acknowledged before anything comes or goes for what it says\"; `test/integration/faults` \"should leave pod and Node of a Machine that was removed by force, and say so\"",
+	"2":  "`test/integration/faults` \"should be Unknown, with its Machines as Ready as before, when it is silent for longer than the grace period\"",
+	"3":  "`test/integration/faults` \"should keep pod and Node of a deleted Machine while its cluster is frozen, and lose them after the thaw\"",
+	"4":  "`test/integration/faults` \"should start frozen and delete nothing when it is killed and started again while the hub is silent\", \"should not freeze its cluster with two blips shorter than --freeze-after\"",
+	"5":  "`agent` TestAfterAFreezeTheAgentListsItsWorldAndTakesItsTime",
+	"6":  "`hub` TestHubFreezesASurplusAndThawsByItself",
+	"7":  "`test/integration/rollout` \"should keep to its surge and availability at every instant\"; `test/integration/chaos` \"A fleet should lose nothing, whatever breaks\"",
+	"8":  "`test/integration/tenancy`, the whole suite",
+	"9":  "`test/integration/lifecycle` \"should not be labelled, tainted, drained or deleted for a Machine with its provider ID\"; `internal/owneddir` TestOthersFilesAreLeftAndNamed",
+	"10": "`hub` TestAMachineThatCannotBeDecodedStopsNoOther; `test/api` TestEveryFieldThatDecodesItselfIsBounded",
+	"11": "`agent/internal/loadtest` TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest; `agent/internal/loadtest/confine` TestPodsThatReachFurther",
+	"12": "`hub/internal/fleet/plan` TestNoEditOpensAGate; `hub/internal/fleet` TestNoEditOpensAWindow",
+	"13": "`test/integration/loadtruth` \"should not let two good clusters hide a bad one\", \"should not take a stop of the agent for the cluster, neither for slow nor for fast\"",
+}

@@ -145,7 +145,7 @@ func brief(given answer, tried []string) string {
 	if given != rbac || len(tried) <= 6 {
 		return strings.Join(tried, "; ")
 	}
-	return fmt.Sprintf("%d other attempts", len(tried))
+	return fmt.Sprintf("%d attempts", len(tried))
 }
 
 func writeAttacks(text *bytes.Buffer, title, about string, attacks []attack) {
