@@ -96,7 +96,7 @@ func joinToken() []attempt {
 		{"accept its own Cluster", rbac, "clusters", merge(own, `{"spec":{"acceptance":"Accepted"}}`)},
 		{"list the Machines of its own cluster", rbac, "machines", list(&v1alpha1.MachineList{}, client.InNamespace(clusterA))},
 		{"create the Lease of its own cluster", rbac, "leases", create(lease(clusterA, v1alpha1.AgentLeaseName))},
-		{"tell an event", rbac, "events", create(event(clusterA, about(clusterA, "Machine", machineName)))},
+		{"report an event", rbac, "events", create(event(clusterA, about(clusterA, "Machine", machineName)))},
 		{"read the join tokens", rbac, "secrets", list(&corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))},
 		{"ask for the certificate of `ab`", policy, "metadata.name", create(signingRequest(clusterAB, nil))},
 		{"ask for the certificate of `b`", policy, "metadata.name", create(signingRequest(clusterB, nil))},

@@ -84,8 +84,8 @@ func ownWork() []attempt {
 		{"create and renew its Lease", allowed, "", each(
 			renewed(lease(clusterA, v1alpha1.AgentLeaseName)), get(lease(clusterA, v1alpha1.AgentLeaseName)),
 			renewed(lease(clusterA, v1alpha1.AgentLeaseName)))},
-		{"tell an event of a Machine of its namespace", allowed, "", create(event(clusterA, about(clusterA, "Machine", machineName)))},
-		{"tell an event of its own Cluster", allowed, "", create(event(clusterA, about(clusterA, "Cluster", clusterA)))},
+		{"report an event of a Machine of its namespace", allowed, "", create(event(clusterA, about(clusterA, "Machine", machineName)))},
+		{"report an event of its own Cluster", allowed, "", create(event(clusterA, about(clusterA, "Cluster", clusterA)))},
 		{"renew its certificate", allowed, "", certificate(nil)},
 	}
 }
@@ -120,7 +120,7 @@ func foreign(other string) []attempt {
 			hub.create(ctx, theirLease.DeepCopy())
 			return renewed(theirLease)(ctx, c)
 		}},
-		{code("tell an event in namespace %s"), rbac, other, create(event(other, about(other, "Machine", machineName)))},
+		{code("report an event in namespace %s"), rbac, other, create(event(other, about(other, "Machine", machineName)))},
 		{code("ask for the certificate of %s"), policy, "metadata.name", create(signingRequest(other, nil))},
 		{code("read the certificate request of %s"), rbac, other, get(signingRequest(other, nil))},
 		{code("delete the certificate request of %s"), rbac, other, remove(signingRequest(other, nil))},
@@ -200,11 +200,11 @@ func ownNamespace() []attempt {
 		{"put a finalizer on its Lease", policy, "no finalizers", create(withFinalizer(lease(clusterA, v1alpha1.AgentLeaseName)))},
 		{"delete its Lease", rbac, "delete", remove(lease(clusterA, v1alpha1.AgentLeaseName))},
 		{"list all Leases", rbac, "list", list(&coordinationv1.LeaseList{}, client.InNamespace(clusterA))},
-		{"tell an event of a Machine of `b`", policy, "regarding", eventOf(clusterB, "Machine", machineName)},
-		{"tell an event of Cluster `b`", policy, "regarding", eventOf(clusterA, "Cluster", clusterB)},
-		{"tell an event of Cluster `ab`", policy, "regarding", eventOf(clusterA, "Cluster", clusterAB)},
-		{"tell an event of a namespace", policy, "regarding", eventOf(clusterA, "Namespace", clusterA)},
-		{"tell an event that is related to an object of `b`", policy, "related", func(ctx context.Context, c client.WithWatch) error {
+		{"report an event of a Machine of `b`", policy, "regarding", eventOf(clusterB, "Machine", machineName)},
+		{"report an event of Cluster `b`", policy, "regarding", eventOf(clusterA, "Cluster", clusterB)},
+		{"report an event of Cluster `ab`", policy, "regarding", eventOf(clusterA, "Cluster", clusterAB)},
+		{"report an event of a namespace", policy, "regarding", eventOf(clusterA, "Namespace", clusterA)},
+		{"report an event that is related to an object of `b`", policy, "related", func(ctx context.Context, c client.WithWatch) error {
 			told := event(clusterA, about(clusterA, "Machine", machineName))
 			told.Related = new(about(clusterB, "Machine", machineName))
 			return c.Create(ctx, told)
