@@ -249,6 +249,8 @@ const (
 	// ReasonGroupUnproven: no cluster with Machines has proven the revision in a mandatory group of the fleet, so nothing after it
 	// is started until a user changes something.
 	ReasonGroupUnproven = "GroupUnproven"
+	// ReasonRolloutTooLarge: the fleet has more clusters, or longer gates, than can be kept of a rollout, so none is started.
+	ReasonRolloutTooLarge = "RolloutTooLarge"
 	// ReasonGroupWithoutCluster: a group of the fleet has lost all its clusters, or is mandatory and has none.
 	ReasonGroupWithoutCluster = "GroupWithoutCluster"
 	// ReasonFieldsContested: another field manager sets fields back that the fleet owns, each time that it has corrected them.

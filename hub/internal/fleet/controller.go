@@ -70,6 +70,7 @@ type Controller struct {
 	seen       sightings
 	validated  validations
 	remembered remembered
+	spellings  spellings
 	ledgers    ledgers
 	standings  standings
 	tracer     *telemetry.Tracer

@@ -56,6 +56,9 @@ func decide(s *scope) decision {
 	if d.stop = s.downgrade(); d.stop == nil {
 		d.stop = s.incomplete()
 	}
+	if d.stop == nil {
+		d.stop = s.unkeepable()
+	}
 	if d.stop == nil && s.fleet.Spec.Paused {
 		d.stop = &problem{v1alpha1.ReasonPaused, "spec.paused is set: no MachineDeployment is changed until it is unset"}
 	}

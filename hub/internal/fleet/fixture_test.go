@@ -304,7 +304,7 @@ func (f *fixture) settle() {
 // reportAll lets the MachineDeployments report that have news, and returns how many clusters do, or are not through.
 func (f *fixture) reportAll() int {
 	f.t.Helper()
-	revision, err := revisionOf(f.refresh())
+	present, err := f.logic.readSpelling(f.t.Context(), f.refresh())
 	f.Expect(err).NotTo(HaveOccurred())
 	news := 0
 	for i := range f.clusters {
@@ -316,7 +316,7 @@ func (f *fixture) reportAll() int {
 		if d.Status.ObservedGeneration != d.Generation || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ProgressingCondition) {
 			f.says(false, i)
 			news++
-		} else if r := readRecord(d); r == nil || r.Phase != plan.Succeeded || fleetRevision(r.Revision) != revision {
+		} else if r := readRecord(d); r == nil || r.Phase != plan.Succeeded || fleetRevision(r.Revision) != present.revision {
 			news++
 		}
 	}

@@ -141,12 +141,14 @@ func (c *Controller) keep(ctx context.Context, s *scope) (bool, error) {
 func (c *Controller) beginAgain(ctx context.Context, kept *appsv1.ControllerRevision, number int64, taken memory) error {
 	changed := kept.DeepCopy()
 	changed.Revision = number
-	setSnapshot(changed, taken)
+	if err := setSnapshot(changed, taken); err != nil {
+		return err
+	}
 	return c.Client.Patch(ctx, changed, reconciler.MergeFromWithLock(kept), fieldOwner)
 }
 
 func (c *Controller) store(ctx context.Context, s *scope, number int64, taken memory) error {
-	text, err := json.Marshal(keptOf(s.fleet))
+	text, err := json.Marshal(s.content)
 	if err != nil {
 		return err
 	}
@@ -161,7 +163,9 @@ func (c *Controller) store(ctx context.Context, s *scope, number int64, taken me
 		},
 		Data: runtime.RawExtension{Raw: text}, Revision: number,
 	}
-	setSnapshot(wanted, taken)
+	if err := setSnapshot(wanted, taken); err != nil {
+		return err
+	}
 	err = c.Client.Create(ctx, wanted, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// That of a fleet of this name that was deleted goes away with it, by the garbage collector. The error is not wrapped:

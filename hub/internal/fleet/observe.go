@@ -38,7 +38,8 @@ type member struct {
 	matches, selected bool
 	// leftSince is since when this process has seen that the cluster is not chosen any more; zero if it is.
 	leftSince time.Time
-	// group is the decision group as the spec says now, and promised is that of the snapshot; nil if the cluster is not in it.
+	// group is the decision group as the spec says now, and promised is that of the snapshot or, for a cluster that is not in it, the
+	// one by the selectors that were promised; nil if it is not known.
 	group    string
 	promised *string
 	replicas *int32
@@ -72,6 +73,8 @@ type scope struct {
 	fleet    *v1alpha1.MachineFleet
 	now      time.Time
 	revision string
+	// content is the text of the revision.
+	content *kept
 	// rollout is the number of this rollout of the revision, and approvals are those for it.
 	rollout   int64
 	approvals approvals
@@ -100,7 +103,8 @@ type selectors struct {
 	overrides []labels.Selector
 	// groups are nil for the decision groups of a Placement.
 	groups []labels.Selector
-	// templates are those of the overrides; nil for one that has none.
+	// own is the fleet's template, and templates are those of the overrides; nil for one that has none.
+	own       *template
 	templates []*template
 	used      map[string]bool
 }
@@ -109,10 +113,11 @@ type selectors struct {
 // it has will be news.
 func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha1.MachineFleet, now time.Time) (*scope, error) {
 	s := &scope{fleet: fleet, now: now}
-	var err error
-	if s.revision, err = revisionOf(fleet); err != nil {
+	spelled, err := c.readSpelling(ctx, fleet)
+	if err != nil {
 		return nil, err
 	}
+	s.revision, s.content = spelled.revision, spelled.content
 	s.rollout = rolloutNumber(fleet, s.revision)
 	// Nothing changes what is listed, so the cache need not copy it.
 	clusters, deployments := &v1alpha1.ClusterList{}, &v1alpha1.MachineDeploymentList{}
@@ -122,7 +127,7 @@ func (c *Controller) observe(ctx context.Context, reader sources, fleet *v1alpha
 	if err := reader.List(ctx, deployments, client.MatchingFields{deploymentName: fleet.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing machine deployments: %w", err)
 	}
-	chosen, invalid := newSelectors(fleet)
+	chosen, invalid := newSelectors(fleet, spelled)
 	if invalid == nil {
 		s.windows, invalid = newWindows(fleet, now)
 	}
@@ -170,10 +175,10 @@ func (s *scope) settle(since time.Time) {
 }
 
 // newSelectors reads the selectors of a fleet.
-func newSelectors(fleet *v1alpha1.MachineFleet) (*selectors, *problem) {
+func newSelectors(fleet *v1alpha1.MachineFleet, spelled spelling) (*selectors, *problem) {
 	all := &selectors{used: map[string]bool{}}
 	var invalid *problem
-	if all.templates, invalid = mergedTemplates(fleet); invalid != nil {
+	if all.own, all.templates, invalid = readTemplates(fleet, spelled); invalid != nil {
 		return nil, invalid
 	}
 	read := func(field string, from *metav1.LabelSelector) (labels.Selector, *problem) {
@@ -283,7 +288,7 @@ func (s *selectors) classify(of *scope, m *member) {
 			break
 		}
 	}
-	m.template, m.replicas = ownTemplate(fleet), fleet.Spec.Replicas
+	m.template, m.replicas = s.own, fleet.Spec.Replicas
 	var hasTemplate, hasReplicas bool
 	for i, override := range s.overrides {
 		if !override.Matches(has) {
@@ -364,7 +369,7 @@ func (s *scope) plannedCluster(m *member) plan.Cluster {
 		Name: m.cluster.Name, Group: m.group, Record: m.record.planned(), Held: m.held != "", Unreachable: m.unreachable, Silent: m.silent, Blocked: len(m.blocked) > 0, Closed: m.closed,
 		Left: !m.selected,
 	}
-	cluster.HeardAt = m.heardAt
+	cluster.HeardAt, cluster.PromisedGroup = m.heardAt, m.promised
 	if m.record != nil {
 		cluster.LastGroup = m.record.Group
 	}

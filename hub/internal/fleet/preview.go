@@ -167,12 +167,9 @@ func RevisionOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeploy
 // PhaseOf reads how far a MachineDeployment of the fleet is with the revision that the fleet has now.
 func PhaseOf(fleet *v1alpha1.MachineFleet, deployment *v1alpha1.MachineDeployment) plan.Phase {
 	r := ownRecord(fleet, deployment)
-	revision, err := revisionOf(fleet)
+	revision, err := Revision(fleet)
 	if r == nil || err != nil || fleetRevision(r.Revision) != revision {
 		return plan.ToApply
 	}
 	return r.Phase
 }
-
-// Revision is that of the fleet's present templates.
-func Revision(fleet *v1alpha1.MachineFleet) (string, error) { return revisionOf(fleet) }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -22,6 +23,8 @@ type Promise struct {
 	plan.Promise
 	RetriedAt time.Time `json:"retriedAt,omitzero"`
 
+	// GroupSelectors choose the clusters of the groups, in their order; null chooses those of the Placement's group of the name.
+	GroupSelectors        []*metav1.LabelSelector                `json:"groupSelectors,omitempty"`
 	MaintenanceWindows    []v1alpha1.MaintenanceWindow           `json:"maintenanceWindows,omitempty"`
 	MaintenanceExclusions []v1alpha1.MaintenanceExclusion        `json:"maintenanceExclusions,omitempty"`
 	HealthConditions      []v1alpha1.MachineFleetHealthCondition `json:"healthConditions,omitempty"`
@@ -42,7 +45,7 @@ func (s *scope) newPromise(members map[string]string) *Promise {
 		Since: s.now, Strategy: spec.RolloutStrategy, UnreachablePolicy: cmp.Or(spec.UnreachablePolicy, v1alpha1.UnreachableHold),
 	}
 	for _, group := range spec.Groups {
-		p.Groups = append(p.Groups, group.Name)
+		p.Groups, p.GroupSelectors = append(p.Groups, group.Name), append(p.GroupSelectors, group.ClusterSelector)
 		if group.Approval == v1alpha1.GroupApprovalRequired {
 			p.Approval = append(p.Approval, group.Name)
 		}
@@ -140,7 +143,9 @@ func unpackRuns(text string, most int) []int {
 type binding struct {
 	*Promise
 	windows *windows
-	choices map[string]choice
+	// selectors are those of the groups; nil if they are not known.
+	selectors []labels.Selector
+	choices   map[string]choice
 	// common are the answers of both specs together, by the choices of both.
 	common map[string]opening
 }
@@ -157,10 +162,45 @@ func (s *scope) bindPromise(known memory) *problem {
 		invalid.message = fmt.Sprintf("%s: as it was when the rollout started, it cannot be used any more: %s", invalid.message, wayOut)
 		return invalid
 	}
+	if invalid = s.promise.readSelectors(); invalid != nil {
+		return invalid
+	}
 	for _, m := range slices.Concat(s.members, s.left) {
 		s.applyPromise(m)
 	}
 	return nil
+}
+
+// readSelectors reads those of the groups. An older hub has not kept them.
+func (b *binding) readSelectors() *problem {
+	if len(b.GroupSelectors) != len(b.Groups) {
+		return nil
+	}
+	b.selectors = make([]labels.Selector, len(b.Groups))
+	for i, from := range b.GroupSelectors {
+		if from == nil {
+			continue
+		}
+		var err error
+		if b.selectors[i], err = metav1.LabelSelectorAsSelector(from); err != nil {
+			return &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf(
+				"spec.groups[%s].clusterSelector: as it was when the rollout started, it cannot be used any more: %v: %s", b.Groups[i], err, wayOut)}
+		}
+	}
+	return nil
+}
+
+// groupOf is the group that a cluster has by the selectors with which the revision was begun; nil if they are not known.
+func (b *binding) groupOf(chosen *selection, cluster *v1alpha1.Cluster) *string {
+	if b.selectors == nil {
+		return nil
+	}
+	for i, group := range b.selectors {
+		if group == nil && chosen.placed[cluster.Name] == b.Groups[i] || group != nil && group.Matches(labels.Set(cluster.Labels)) {
+			return &b.Groups[i]
+		}
+	}
+	return new("")
 }
 
 // wayOut is what ends a promise.
@@ -169,6 +209,9 @@ const wayOut = "set spec.retriedAt (kubectl hollow rollout retry) to start by th
 // applyPromise holds a member to its windows, exclusions and health conditions as they were when the revision was begun, beside those
 // of the spec as it is now.
 func (s *scope) applyPromise(m *member) {
+	if _, known := s.snapshot[m.cluster.Name]; !known && s.snapshot != nil {
+		m.promised = s.promise.groupOf(s.selection, m.cluster)
+	}
 	then := s.promise.choose(m.cluster)
 	if isClosed := s.promise.windows.openingFor(then).closed; isClosed || m.closed {
 		m.promisedClosed = !m.closed

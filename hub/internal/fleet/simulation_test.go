@@ -72,7 +72,7 @@ func (w *simulation) read() *scope {
 	var err error
 	s.revision, err = revisionOf(s.fleet)
 	w.Expect(err).NotTo(HaveOccurred())
-	chosen, invalid := newSelectors(s.fleet)
+	chosen, invalid := newSelectors(s.fleet, spelling{})
 	w.Expect(invalid).To(BeNil())
 	s.windows, invalid = newWindows(s.fleet, s.now)
 	w.Expect(invalid).To(BeNil())
@@ -110,7 +110,7 @@ func (w *simulation) step() []string {
 			begun = append(begun, change.member.cluster.Name)
 			if s.snapshot == nil {
 				w.kept = &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.FleetRevisionAnnotation: s.revision}}}
-				setSnapshot(w.kept, s.takeSnapshot())
+				w.Expect(setSnapshot(w.kept, s.takeSnapshot())).To(Succeed())
 			}
 		}
 		w.write(change)

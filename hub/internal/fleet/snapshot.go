@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -18,7 +20,7 @@ import (
 )
 
 // largestSnapshot is how many bytes the names of a fleet's clusters may take up, with what its spec promises: the annotations of an
-// object may have 256 KiB together. Without a snapshot a rollout rests on the clusters and the spec that the fleet has at the moment.
+// object may have 256 KiB together. No rollout is started without a snapshot.
 const largestSnapshot = 250 << 10
 
 // memory is what this process knows of the rollout of a fleet.
@@ -133,18 +135,56 @@ func (s *scope) takeSnapshot() memory {
 	return taken
 }
 
-// setSnapshot notes with which clusters a revision is begun, and what the spec says, if that is not too much.
-func setSnapshot(kept *appsv1.ControllerRevision, taken memory) {
-	delete(kept.Annotations, v1alpha1.FleetPromiseAnnotation)
-	delete(kept.Annotations, v1alpha1.FleetMembersAnnotation)
-	room := largestSnapshot
-	if text, err := json.Marshal(taken.promise); err == nil && taken.promise != nil && len(text) <= room {
-		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetPromiseAnnotation, string(text))
-		room -= len(text)
+// setSnapshot notes with which clusters a revision is begun, and what the spec says. An error says that it cannot be kept: then
+// nothing may be begun.
+func setSnapshot(kept *appsv1.ControllerRevision, taken memory) error {
+	members, promise, err := taken.texts()
+	if err != nil {
+		return err
 	}
-	if text, err := json.Marshal(membersByGroup(taken.members)); err == nil && len(text) <= room {
-		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetMembersAnnotation, string(text))
+	metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetMembersAnnotation, members)
+	metav1.SetMetaDataAnnotation(&kept.ObjectMeta, v1alpha1.FleetPromiseAnnotation, promise)
+	return nil
+}
+
+// texts are what a snapshot is kept as.
+func (m memory) texts() (members, promise string, err error) {
+	names, err := json.Marshal(membersByGroup(m.members))
+	if err != nil {
+		return "", "", fmt.Errorf("writing the names of clusters as text: %w", err)
 	}
+	spec, err := json.Marshal(m.promise)
+	if err != nil {
+		return "", "", fmt.Errorf("writing what the spec promises as text: %w", err)
+	}
+	if size := len(names) + len(spec); size > largestSnapshot {
+		return "", "", tooLarge{clusters: len(m.members), names: len(names), spec: len(spec)}
+	}
+	return string(names), string(spec), nil
+}
+
+// tooLarge says that a snapshot is larger than an object may be.
+type tooLarge struct{ clusters, names, spec int }
+
+func (e tooLarge) Error() string {
+	return fmt.Sprintf("a rollout keeps the names of its clusters, and what gates say when it starts, in %d KiB: here the names of %d clusters have %d KiB, and the gates %d KiB",
+		largestSnapshot>>10, e.clusters, e.names>>10, e.spec>>10)
+}
+
+// unkeepable says why no rollout can be started, because what it promises could not be kept; nil if one can, or is.
+func (s *scope) unkeepable() *problem {
+	if s.snapshot != nil || !slices.ContainsFunc(s.members, func(m *member) bool { return m.selected && !s.current(m) }) {
+		return nil
+	}
+	var large tooLarge
+	if _, _, err := s.takeSnapshot().texts(); !errors.As(err, &large) {
+		return nil // Another error is that of the write.
+	}
+	field, remedy := selectionField(s.fleet), "choose fewer clusters, and the others by other fleets"
+	if large.spec > large.names {
+		field, remedy = "spec", "shorten maintenanceWindows, maintenanceExclusions and the selectors of groups"
+	}
+	return &problem{v1alpha1.ReasonRolloutTooLarge, fmt.Sprintf("%s: %s: %s", field, large.Error(), remedy)}
 }
 
 // readSnapshot is the opposite of setSnapshot.

@@ -36,6 +36,20 @@ func ownTemplate(fleet *v1alpha1.MachineFleet) *template {
 	return &template{MachineDeploymentTemplate: &fleet.Spec.Template, field: "spec.template"}
 }
 
+// readTemplates are the fleet's template and those of its overrides, as its revision is written.
+func readTemplates(fleet *v1alpha1.MachineFleet, spelled spelling) (*template, []*template, *problem) {
+	merged, invalid := mergedTemplates(fleet)
+	if invalid != nil || spelled.isOwn() {
+		return ownTemplate(fleet), merged, invalid
+	}
+	respelled, err := spelled.respell(fleet)
+	if err != nil {
+		return nil, nil, &problem{v1alpha1.ReasonInvalidFleet, fmt.Sprintf("spec.template: comparing it with revision %s: %v", spelled.revision, err)}
+	}
+	merged, invalid = mergedTemplates(respelled)
+	return ownTemplate(respelled), merged, invalid
+}
+
 // mergedTemplates are the templates of the overrides, merged over the fleet's; nil for an override that has none.
 func mergedTemplates(fleet *v1alpha1.MachineFleet) ([]*template, *problem) {
 	all, size := make([]*template, len(fleet.Spec.Overrides)), 0

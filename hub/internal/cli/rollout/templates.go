@@ -26,7 +26,7 @@ func (s *subject) templates(ctx context.Context) (kept []fleet.Template, current
 	if kept, err = fleet.Templates(ctx, s.client, v1alpha1.HubNamespace, s.fleet); err != nil {
 		return nil, "", err
 	}
-	current, err = fleet.Revision(s.fleet)
+	current, err = fleet.FindRevision(ctx, s.client, s.fleet)
 	return kept, current, err
 }
 
@@ -227,7 +227,7 @@ func (s *subject) refuseDowngrade(ctx context.Context, chosen fleet.Template, al
 	if allowed || s.fleet.Spec.AllowDowngrade || !older(after, before) {
 		return nil
 	}
-	wanted := s.fleet.DeepCopy()
+	wanted := fleet.WithSpec(s.fleet)
 	wanted.Spec.Template = *chosen.Template
 	preview, err := fleet.NewPreview(ctx, s.client, wanted, time.Now())
 	if err != nil {

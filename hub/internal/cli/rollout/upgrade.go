@@ -28,7 +28,7 @@ type upgradeOptions struct {
 }
 
 // refused are the reasons for which the hub begins nothing until the spec is changed.
-var refused = []string{v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonNoClusterSelected}
+var refused = []string{v1alpha1.ReasonInvalidFleet, v1alpha1.ReasonKubeletDowngrade, v1alpha1.ReasonNoClusterSelected, v1alpha1.ReasonRolloutTooLarge}
 
 // NewUpgrade returns "upgrade".
 func NewUpgrade(hub *cmdutil.Hub) *cobra.Command {
@@ -76,7 +76,7 @@ func (s *subject) upgrade(ctx context.Context, o *upgradeOptions) ([]cmdutil.Fac
 	facts := []cmdutil.Fact{{Name: "Kubelet before", Value: before}}
 	apply := func() { *field = o.kubelet }
 	if s.fleet != nil {
-		wanted, err := o.wanted(s.fleet)
+		wanted, err := o.wanted(ctx, s.client, s.fleet)
 		if err != nil {
 			return nil, err
 		}
@@ -135,12 +135,12 @@ func (s *subject) kubelet() *string {
 }
 
 // wanted is a fleet as it is to be.
-func (o *upgradeOptions) wanted(of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
-	wanted := of.DeepCopy()
+func (o *upgradeOptions) wanted(ctx context.Context, reader client.Reader, of *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
+	wanted := fleet.WithSpec(of)
 	kubelet := &wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet
 	another := *kubelet != o.kubelet
 	*kubelet = o.kubelet
-	revision, err := fleet.Revision(wanted)
+	revision, err := fleet.FindRevision(ctx, reader, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *subject) preview(ctx context.Context, wanted *v1alpha1.MachineFleet, o 
 		return err
 	}
 	for _, m := range p.Members {
-		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; m.Kubelet != version {
+		if version := wanted.Spec.Template.Spec.Template.Spec.Versions.Kubelet; strings.TrimPrefix(m.Kubelet, "v") != strings.TrimPrefix(version, "v") {
 			s.hub.Note("%s gets kubelet %s and not %s: spec.overrides[%s].template sets it", m.Cluster.Name, cmp.Or(m.Kubelet, "-"), version, m.Override)
 		}
 	}

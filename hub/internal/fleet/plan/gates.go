@@ -56,7 +56,10 @@ func (in Input) readGates(clusters []Cluster) ([]*gates, error) {
 		return nil, fmt.Errorf("rolloutStrategy: what was kept of it when the rollout started cannot be used (%w): set spec.retriedAt to start it again", err)
 	}
 	now.promised = &gates{rules: read, groups: maps.Clone(now.groups), members: members, policy: cmp.Or(promise.UnreachablePolicy, in.UnreachablePolicy)}
-	maps.Copy(now.promised.groups, members)
+	for _, c := range clusters {
+		now.promised.groups[c.Name] = in.promisedGroup(c)
+	}
+	maps.Copy(now.promised.groups, members) // Some may not be among the clusters any more.
 	return []*gates{now.promised, now}, nil
 }
 
@@ -250,10 +253,7 @@ func (in Input) AwaitedGroup(c Cluster) string {
 	if slices.Contains(unapproved, c.Group) {
 		return c.Group
 	}
-	promised, known := in.Snapshot[c.Name]
-	if !known {
-		promised = c.Group
-	}
+	promised := in.promisedGroup(c)
 	if in.Promise != nil && in.Snapshot != nil && slices.Contains(in.Promise.Approval, promised) &&
 		!in.isApproved(promised) && (c.Group == "" || !in.isApproved(c.Group)) {
 		return promised

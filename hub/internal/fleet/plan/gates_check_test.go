@@ -36,6 +36,11 @@ func readings(in Input) []reading {
 		return []reading{now}
 	}
 	then := reading{name: "as promised", strategy: in.Strategy, groups: in.Groups, policy: in.UnreachablePolicy, of: maps.Clone(now.of), members: in.Snapshot}
+	for _, c := range in.Clusters {
+		if c.PromisedGroup != nil {
+			then.of[c.Name] = *c.PromisedGroup
+		}
+	}
 	maps.Copy(then.of, in.Snapshot)
 	if in.Promise != nil {
 		then.strategy, then.groups = in.Promise.Strategy, in.Promise.Groups
@@ -171,9 +176,9 @@ func checkApproved(t *rapid.T, in Input, begun Cluster) {
 	if slices.Contains(in.NeedApproval, begun.Group) && !hasApproval(in, begun.Group) {
 		t.Fatalf("%s is begun without an approval of its group %s", begun.Name, begun.Group)
 	}
-	then, known := in.Snapshot[begun.Name]
-	if !known {
-		then = begun.Group
+	then := begun.Group
+	if in.Snapshot != nil {
+		then = readings(in)[1].of[begun.Name]
 	}
 	approved := hasApproval(in, then) || begun.Group != "" && hasApproval(in, begun.Group)
 	if in.Snapshot != nil && in.Promise != nil && slices.Contains(in.Promise.Approval, then) && !approved {

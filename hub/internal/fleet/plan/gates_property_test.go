@@ -148,12 +148,14 @@ var edits = map[string]func(*rapid.T, *world){
 		if len(w.in.Clusters) > 0 {
 			i := rapid.IntRange(0, len(w.in.Clusters)-1).Draw(t, "of")
 			w.in.Clusters[i].Group = rapid.SampledFrom(append([]string{""}, w.in.Groups...)).Draw(t, "group")
+			w.in.Clusters[i].PromisedGroup = w.promisedGroup(t)
 		}
 	},
 	"a cluster joins": func(t *rapid.T, w *world) {
 		w.joined++
 		w.in.Clusters = append(w.in.Clusters, Cluster{
 			Name: fmt.Sprintf("n%d", w.joined), Group: rapid.SampledFrom(append([]string{""}, w.in.Groups...)).Draw(t, "group"), Observed: up,
+			PromisedGroup: w.promisedGroup(t),
 		})
 	},
 	"a cluster is deleted": func(t *rapid.T, w *world) {
@@ -225,6 +227,18 @@ func (w *world) regroup(old, name string) {
 			w.in.Clusters[i].Group = name
 		}
 	}
+}
+
+// promisedGroup is a group by the selectors that were promised, which may have been edited since; nil if an older hub has kept none.
+func (w *world) promisedGroup(t *rapid.T) *string {
+	groups := []string{""}
+	if w.kept != nil {
+		groups = append(groups, w.kept.Promise.Groups...)
+	}
+	if rapid.IntRange(0, 4).Draw(t, "by an older hub") == 0 {
+		return nil
+	}
+	return new(rapid.SampledFrom(groups).Draw(t, "promised group"))
 }
 
 // mandate makes groups mandatory, in their order, without those that there are not.

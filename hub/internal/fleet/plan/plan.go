@@ -89,6 +89,9 @@ type Cluster struct {
 	Name string
 	// Group is the name of its decision group, as the spec says now. Empty: it is in none.
 	Group string
+	// PromisedGroup is the one that it has by the selectors with which the revision was begun; nil if they are not known. It matters for
+	// a cluster that is late: the others have theirs in Input.Snapshot.
+	PromisedGroup *string
 	// LastGroup is the group in which the revision of the record was begun.
 	LastGroup string
 	Record    Record

@@ -49,6 +49,18 @@ func (in Input) isLate(c Cluster) bool {
 	return in.Snapshot != nil && !known
 }
 
+// promisedGroup is the group that a cluster has by the promise: the one that it had then or, if it is late, the one that it would have
+// had.
+func (in Input) promisedGroup(c Cluster) string {
+	if group, known := in.Snapshot[c.Name]; known {
+		return group
+	}
+	if c.PromisedGroup != nil {
+		return *c.PromisedGroup
+	}
+	return c.Group
+}
+
 // Begun tells whether the revision has been begun in a cluster, and that is not over: if the fleet has gone to another one and
 // back, it is a new rollout.
 func (in Input) Begun() bool {

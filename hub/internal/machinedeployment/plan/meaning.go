@@ -13,9 +13,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// meaning is template in one spelling: two that differ only in how a version, a quantity, a duration or a default is written are
-// equal in it. Only SameTemplate rests on it. Names and hashes rest on the text, so that those of an older hub stay.
-func meaning(template v1alpha1.MachineTemplate) v1alpha1.MachineTemplate {
+// NormalizeTemplate returns template in one spelling: two that differ only in how a version, a quantity, a duration or a default is
+// written are equal in it. Only comparisons rest on it. Names and hashes rest on the text, so that those of an older hub stay.
+func NormalizeTemplate(template v1alpha1.MachineTemplate) v1alpha1.MachineTemplate {
 	body := &template.Spec
 	if kubelet := body.Versions.Kubelet; kubelet != "" {
 		body.Versions.Kubelet = "v" + strings.TrimPrefix(kubelet, "v")
@@ -40,6 +40,7 @@ var hollowFields = map[string]spelling{
 	"capacity": each(quantity), "podResources": each(quantity),
 	"startupDelay": but("0s", duration), "healthyDuration": duration, "unhealthyDuration": duration,
 	"maxPods": but(json.Number("110"), nil), "osImage": but("Hollow Linux", nil), "profile": but(string(v1alpha1.HollowNodeProfileFast), nil),
+	"kubelet":            fields(nil),
 	"turnUnhealthyAfter": but(false, nil), "turnUnhealthyPeriodically": but(false, nil),
 	"imagePull": fields(map[string]spelling{
 		"bytesPerSecond": quantity, "failurePercent": but(json.Number("0"), nil), "seed": but(json.Number("0"), nil),

@@ -16,11 +16,11 @@ import (
 // SameTemplate tells whether a Machine of one template can become one of the other without being replaced or
 // updated: whether they mean the same, however it is written, but for what Propagate takes over.
 func SameTemplate(a, b v1alpha1.MachineTemplate) (bool, error) {
-	left, err := canonical(meaning(a))
+	left, err := canonical(NormalizeTemplate(a))
 	if err != nil {
 		return false, err
 	}
-	right, err := canonical(meaning(b))
+	right, err := canonical(NormalizeTemplate(b))
 	if err != nil {
 		return false, err
 	}

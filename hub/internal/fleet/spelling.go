@@ -1,0 +1,187 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+)
+
+// A revision is named by the hash of its text, so that fleets keep theirs when the hub is upgraded. A text that means the same as one
+// that is kept is that revision all the same: the kept text stands in for it, so that nothing is written to any cluster.
+
+// spelling is how the revision of a fleet is written.
+type spelling struct {
+	// text is the hash of the spec's templates as they are written now.
+	text string
+	// revision is that of content, which means the same.
+	revision string
+	content  *kept
+}
+
+// isOwn tells whether the spec is written as its revision is.
+func (p spelling) isOwn() bool { return p.text == p.revision }
+
+// spellings has a spelling for each fleet. The zero value is ready for use.
+type spellings struct {
+	mu  sync.Mutex
+	all map[types.UID]spelling
+}
+
+func (p *spellings) get(fleet types.UID) spelling {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[fleet]
+}
+
+func (p *spellings) set(fleet types.UID, to spelling) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[types.UID]spelling{}
+	}
+	p.all[fleet] = to
+}
+
+// readSpelling finds the revision of a fleet's templates. What is kept is read once for each text and process, and not at all while
+// the status has the hash of the text.
+func (c *Controller) readSpelling(ctx context.Context, fleet *v1alpha1.MachineFleet) (spelling, error) {
+	written := keptOf(fleet)
+	text, err := hashOf(written)
+	if err != nil {
+		return spelling{}, err
+	}
+	last := c.spellings.get(fleet.UID)
+	if last.text == text {
+		return last, nil
+	}
+	found := spelling{text: text, revision: text, content: written}
+	if text != fleet.Status.Revision {
+		all, err := Templates(ctx, c.Live, c.Namespace, fleet)
+		switch {
+		case c.preview && apierrors.IsForbidden(err): // A user who looks at the fleet need not have the right to see them.
+			found.revision = observedRevision(fleet, text)
+			return found, nil
+		case err != nil:
+			return spelling{}, err
+		}
+		found.adopt(all, last)
+	}
+	c.spellings.set(fleet.UID, found)
+	return found, nil
+}
+
+// adopt takes the newest template over that means the same, or else the last one that this process has seen: it may not have been
+// started anywhere yet.
+func (p *spelling) adopt(all []Template, last spelling) {
+	wanted, err := meaningOf(p.content)
+	if err != nil {
+		return // It cannot be used, and nothing is started by it.
+	}
+	for _, t := range slices.Backward(all) {
+		if content := t.content(); content != nil && content.means(wanted) {
+			p.revision, p.content = t.Revision, content
+			return
+		}
+	}
+	if last.content != nil && last.content.means(wanted) {
+		p.revision, p.content = last.revision, last.content
+	}
+}
+
+func (k *kept) means(wanted meaning) bool {
+	found, err := meaningOf(k)
+	return err == nil && found.equals(wanted)
+}
+
+// content is what is kept; nil if it is not what the revision is named by, as after an edit of its annotation.
+func (t Template) content() *kept {
+	if t.Template == nil {
+		return nil
+	}
+	content := &kept{MachineDeploymentTemplate: *t.Template, Overrides: t.Overrides}
+	if hash, err := hashOf(content); err != nil || hash != t.Revision {
+		return nil
+	}
+	return content
+}
+
+// respell returns the fleet with the templates of its revision in place of its own, which mean the same.
+func (p spelling) respell(fleet *v1alpha1.MachineFleet) (*v1alpha1.MachineFleet, error) {
+	if p.isOwn() || p.content == nil {
+		return fleet, nil
+	}
+	result := fleet.DeepCopy()
+	result.Spec.Template = *p.content.MachineDeploymentTemplate.DeepCopy()
+	for i := range fleet.Spec.Overrides {
+		own := &fleet.Spec.Overrides[i]
+		if own.Template == nil {
+			continue
+		}
+		wanted, err := overrideMeaningOf(&fleet.Spec.Template, own)
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(p.content.Overrides, func(one v1alpha1.MachineFleetOverride) bool {
+			found, err := overrideMeaningOf(&p.content.MachineDeploymentTemplate, &one)
+			return err == nil && found == wanted
+		})
+		if at < 0 {
+			return nil, errors.New("an override does not mean what it did")
+		}
+		result.Spec.Overrides[i].Template = p.content.Overrides[at].Template.DeepCopy()
+	}
+	return result, nil
+}
+
+// observedRevision is the revision that the hub has found for the spec, if it has looked at it since it was last changed.
+func observedRevision(fleet *v1alpha1.MachineFleet, text string) string {
+	if isObserved(fleet) {
+		return fleet.Status.Revision
+	}
+	return text
+}
+
+func isObserved(fleet *v1alpha1.MachineFleet) bool {
+	return fleet.Status.Revision != "" && fleet.Generation > 0 && fleet.Status.ObservedGeneration >= fleet.Generation
+}
+
+// WithSpec returns a copy of a fleet whose spec is about to be changed: what the hub has found for the stored one is not about it.
+func WithSpec(fleet *v1alpha1.MachineFleet) *v1alpha1.MachineFleet {
+	result := fleet.DeepCopy()
+	result.Generation++
+	return result
+}
+
+// HaveSameText tells whether the templates of two fleets are written in the same way.
+func HaveSameText(a, b *v1alpha1.MachineFleet) bool {
+	first, errFirst := revisionOf(a)
+	second, errSecond := revisionOf(b)
+	return errFirst == nil && errSecond == nil && first == second
+}
+
+// Revision is that of a fleet as it is stored: the one that the hub has found for it, or the hash of its templates if the hub has not
+// looked at it yet.
+func Revision(fleet *v1alpha1.MachineFleet) (string, error) {
+	text, err := revisionOf(fleet)
+	if err != nil {
+		return "", err
+	}
+	return observedRevision(fleet, text), nil
+}
+
+// FindRevision is the revision that the hub has found for a fleet, or will find for it.
+func FindRevision(ctx context.Context, reader client.Reader, fleet *v1alpha1.MachineFleet) (string, error) {
+	if isObserved(fleet) {
+		return fleet.Status.Revision, nil
+	}
+	c := &Controller{Deps: Deps{Live: reader, Namespace: v1alpha1.HubNamespace}, preview: true}
+	found, err := c.readSpelling(ctx, fleet)
+	return found.revision, err
+}
