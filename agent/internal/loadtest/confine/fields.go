@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -68,12 +71,24 @@ func checkCopies(_ Limits, object map[string]any) error {
 	return nil
 }
 
-// checkJob refuses a Job that the controller of Kubernetes does not carry out.
+// checkCronJob refuses a schedule by seconds: how many pods a run may have is reckoned with one Job a minute.
+func checkCronJob(l Limits, object map[string]any) error {
+	spec, _ := object["spec"].(map[string]any)
+	if schedule, _ := spec["schedule"].(string); strings.Contains(strings.ToLower(schedule), "@every") {
+		return refuse("spec.schedule", "it may make a Job each second: use the five fields of crontab")
+	}
+	return checkJob(l, object)
+}
+
+// checkJob refuses a Job that the controller of Kubernetes does not carry out, and one that takes devices for all of its pods.
 func checkJob(_ Limits, object map[string]any) error {
 	for _, path := range [][]string{{"spec"}, {"spec", "jobTemplate", "spec"}} {
 		spec, _, _ := unstructured.NestedMap(object, path...)
 		if manager := spec["managedBy"]; !isUnset(manager) && manager != batchv1.JobControllerName {
 			return refuse(strings.Join(path, ".")+".managedBy", "another controller would carry the Job out, also in another cluster: leave it out")
+		}
+		if !isUnset(spec["scheduling"]) {
+			return refuse(strings.Join(path, ".")+".scheduling", "it takes devices and places of the cluster for all pods of the Job: leave it out")
 		}
 	}
 	return nil
@@ -90,6 +105,23 @@ func checkStatefulSet(l Limits, object map[string]any) error {
 	spec, _ := object["spec"].(map[string]any)
 	if !isUnset(spec["volumeClaimTemplates"]) && !l.allows("PersistentVolumeClaim") {
 		return refuse("spec.volumeClaimTemplates", "volumes are the cluster's: use emptyDir, or let an administrator of the cluster allow PersistentVolumeClaim with loadTests.kinds of the agent's chart (--load-test-kinds)")
+	}
+	return nil
+}
+
+// checkKnownFields refuses fields that the agent does not know: nobody has looked at what they reach. What is of another type is the API
+// server's to refuse.
+func checkKnownFields(object *unstructured.Unstructured) error {
+	typed, err := scheme.Scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return refuse("kind", "%s", err)
+	}
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		return refuse("object", "%s", err)
+	}
+	if unknown, err := kjson.UnmarshalStrict(content, typed); err == nil && len(unknown) > 0 {
+		return refuse("object", "%s: the agent does not know what it reaches: leave it out", unknown[0])
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ var (
 		apps("StatefulSet"):           {hasPods: true, podTemplate: workload, pods: replicas, check: checkStatefulSet},
 		apps("DaemonSet"):             {hasPods: true, podTemplate: workload},
 		batch("Job"):                  {hasPods: true, podTemplate: workload, pods: jobPods, check: checkJob},
-		batch("CronJob"): {check: checkJob, hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
+		batch("CronJob"): {check: checkCronJob, hasPods: true, podTemplate: []string{"spec", "jobTemplate", "spec", "template"}, pods: func(spec map[string]any) int64 {
 			job, _, _ := unstructured.NestedMap(spec, "jobTemplate", "spec")
 			return jobPods(job)
 		}},
@@ -69,18 +69,24 @@ func (l Limits) Apply(object *unstructured.Unstructured) error {
 		}
 		return l.pinFound(object.Object)
 	}
+	if err := checkQuantities("", object.Object, false); err != nil {
+		return err
+	}
 	if known.check != nil {
 		if err := known.check(l, object.Object); err != nil {
 			return err
 		}
 	}
 	if !known.hasPods {
-		return nil
+		return checkKnownFields(object)
 	}
 	if count := podsOf(known, object.Object); count > mostPods {
 		return refuse("spec", "the object asks for %d pods, and one may ask for %d at most: use more replicas of the phase", count, mostPods)
 	}
-	return l.applyToPods(object.Object, known.podTemplate)
+	if err := l.applyToPods(object.Object, known.podTemplate); err != nil {
+		return err
+	}
+	return checkKnownFields(object)
 }
 
 // dropReserved removes what a template must not decide: what keeps an object from being removed, and what the API server sets. It

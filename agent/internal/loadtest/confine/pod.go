@@ -143,7 +143,31 @@ func (l Limits) checkPod(at string, spec *corev1.PodSpec) error {
 	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil && *seconds > mostGraceSeconds {
 		return refuse(at+".terminationGracePeriodSeconds", "the removal of the run would wait %d seconds for its pods: %d at most", *seconds, mostGraceSeconds)
 	}
+	if err := checkWindows(at, spec); err != nil {
+		return err
+	}
 	return checkAffinity(at, spec.Affinity)
+}
+
+// checkWindows refuses an identity of the domain that the machines of the cluster are members of. Pod Security Standards do not.
+func checkWindows(at string, spec *corev1.PodSpec) error {
+	options := map[string]*corev1.WindowsSecurityContextOptions{}
+	if spec.SecurityContext != nil {
+		options["securityContext"] = spec.SecurityContext.WindowsOptions
+	}
+	for list, containers := range map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers} {
+		for i := range containers {
+			if context := containers[i].SecurityContext; context != nil {
+				options[fmt.Sprintf("%s[%d].securityContext", list, i)] = context.WindowsOptions
+			}
+		}
+	}
+	for field, of := range options {
+		if of != nil && (of.GMSACredentialSpec != nil || of.GMSACredentialSpecName != nil) {
+			return refuse(at+"."+field+".windowsOptions.gmsaCredentialSpec", "pods of a load test get no identity of the cluster's domain: leave it out")
+		}
+	}
+	return nil
 }
 
 // checkStandard holds a pod to the Pod Security Standard, as the API server does by the labels of the namespace: before the first
