@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -8,14 +9,17 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-func TestAnswersAreNotKept(t *testing.T) {
-	g := NewWithT(t)
-	const size = 256 << 20
+// answering is a server whose every answer has size bytes, but that /missing is not there, and the clients of a load test for it.
+func answering(t *testing.T, size int) *clients.Load {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/missing" {
 			w.Header().Set("Content-Type", "application/json")
@@ -28,14 +32,55 @@ func TestAnswersAreNotKept(t *testing.T) {
 			_, _ = w.Write(part)
 		}
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	through := func(inner http.RoundTripper) http.RoundTripper { return inner }
 	load, err := clients.NewLoad(&rest.Config{Host: server.URL}, through, through)
-	g.Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return load
+}
+
+// allocated is how many bytes a function takes from the heap.
+func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	g.Expect(discardAnswer(t.Context(), load.Requests.Get().AbsPath("/list"))).To(Succeed())
+	do()
 	runtime.ReadMemStats(&after)
-	g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 16<<20), "of an answer of %d bytes", size)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestAnswersAreNotKept(t *testing.T) {
+	g := NewWithT(t)
+	const size = 256 << 20
+	load := answering(t, size)
+	taken := allocated(func() {
+		g.Expect(discardAnswer(t.Context(), load.Requests.Get().AbsPath("/list"))).To(Succeed())
+	})
+	g.Expect(taken).To(BeNumerically("<", 16<<20), "of an answer of %d bytes", size)
 	g.Expect(apierrors.IsNotFound(discardAnswer(t.Context(), load.Requests.Get().AbsPath("/missing")))).To(BeTrue(), "errors are those of the API server")
+}
+
+// Each action of a phase reads its answers so: a deletion is answered with the whole object, too.
+func TestNoActionKeepsItsAnswers(t *testing.T) {
+	const size = 64 << 20
+	for name, do := range map[string]func(context.Context, *phase, *object){
+		"create": func(ctx context.Context, p *phase, _ *object) { p.createOne(ctx, sentRequest{}, "load-00000000-0") },
+		"get":    func(ctx context.Context, p *phase, o *object) { p.getOne(ctx, sentRequest{}, o) },
+		"list":   func(ctx context.Context, p *phase, o *object) { p.listOne(ctx, sentRequest{}, o.namespace) },
+		"patch":  func(ctx context.Context, p *phase, o *object) { p.patchOne(ctx, sentRequest{}, o, 0) },
+		"delete": func(ctx context.Context, p *phase, o *object) { p.deleteOne(ctx, sentRequest{}, o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: configMap}, limits(t))
+			g.Expect(err).NotTo(HaveOccurred())
+			template.resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+			e := &engine{deps: Deps{Clock: clock.RealClock{}}, load: answering(t, size), book: newBook(), recorder: newRecorder()}
+			p := &phase{engine: e, spec: &v1alpha1.LoadPhase{}, template: template}
+			o := e.book.begin(template, "load-00000000-0", true)
+			e.book.created(o, e.deps.Clock.Now())
+			taken := allocated(func() { do(t.Context(), p, o) })
+			g.Expect(taken).To(BeNumerically("<", 16<<20), "of an answer of %d bytes", size)
+			g.Expect(e.recorder.requests.Load()).To(BeEquivalentTo(1), "it was made")
+		})
+	}
 }

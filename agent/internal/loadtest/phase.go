@@ -302,8 +302,8 @@ func (p *phase) deleteOne(ctx context.Context, sent sentRequest, o *object) {
 		return
 	}
 	err := p.measure(ctx, sent, "DELETE", func(ctx context.Context) error {
-		return p.load.Requests.Delete().AbsPath(p.template.path(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
-			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)).Do(ctx).Error()
+		return discardAnswer(ctx, p.load.Requests.Delete().AbsPath(p.template.path(o.namespace, o.name)...).SetHeader("Content-Type", "application/json").
+			Body([]byte(`{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`)))
 	})
 	if kind := p.template.kind.GroupKind(); kind == deploymentKind && waited > 0 && err == nil {
 		p.recorder.record(measure.Key{Measurement: v1alpha1.LoadDeploymentRollout, Unfinished: true}, waited, p.deps.Clock.Now())

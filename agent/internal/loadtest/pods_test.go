@@ -203,6 +203,11 @@ func TestUnreadyPodsAreCountedByReason(t *testing.T) {
 	g.Expect(tracker.whys()).To(HaveLen(mostUnready))
 	g.Expect(tracker.whys()[0]).To(HaveField("Reason", otherReason), "the reasons are bounded")
 	tracker = newPodTracker("u", recorded{}.record)
+	for _, reason := range []string{"B", "Z", "Z", "Z", "A", "Y", "Y"} {
+		add("c", unreadyPod{reason: reason})
+	}
+	g.Expect(tracker.whys()).To(HaveExactElements(HaveField("Reason", "Z"), HaveField("Reason", "Y"), HaveField("Reason", "A"), HaveField("Reason", "B")))
+	tracker = newPodTracker("u", recorded{}.record)
 	add("a", unreadyPod{reason: "ContainerCreating", vague: true})
 	add("b", unreadyPod{reason: "ContainerCreating", vague: true})
 	g.Expect(tracker.unready.vague()).To(Equal(map[string]map[string]string{"n": {"a": "ContainerCreating", "b": "ContainerCreating"}}))

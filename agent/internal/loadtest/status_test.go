@@ -74,6 +74,7 @@ func TestShortfalls(t *testing.T) {
 		"nothing was asked":         {[]v1alpha1.LoadThreshold{errors, ready}, v1alpha1.LoadProgress{}, 0, []string{"no request was made"}},
 		"some failed":               {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, []string{"1 of 10 requests failed"}},
 		"all failed":                {nil, v1alpha1.LoadProgress{Requests: 10, Failed: 10}, 0, []string{"10 of 10 requests failed"}},
+		"some failed beside others": {[]v1alpha1.LoadThreshold{ready, {Measurement: v1alpha1.LoadAPIRequest}}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, []string{"1 of 10 requests failed"}},
 		"some failed, and may":      {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Failed: 1}, 0, nil},
 		"some had no object":        {[]v1alpha1.LoadThreshold{errors}, v1alpha1.LoadProgress{Requests: 10, Skipped: 5}, 0, []string{"5 requests were not made"}},
 		"all had no object":         {nil, v1alpha1.LoadProgress{Skipped: 5}, 0, []string{"no request was made", "5 requests were not made"}},

@@ -33,11 +33,11 @@ type footprint struct {
 	rewritten float64
 }
 
-// footprintOf returns what an object of a template takes. Pods of a DaemonSet are as many as the Nodes, and a CronJob makes its pods
+// footprintOf returns what an object of a template takes at most. Pods of a DaemonSet are as many as the Nodes, and a CronJob makes its pods
 // every minute.
-func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, largest int, nodes int, timeout time.Duration) footprint {
-	size := float64(largest + objectOverhead)
-	pods := float64(t.limits.Pods(first))
+func (t *objectTemplate) footprintOf(first *unstructured.Unstructured, nodes int, timeout time.Duration) footprint {
+	size := float64(t.largest + objectOverhead)
+	pods := float64(t.mostPods)
 	switch first.GetKind() {
 	case "Pod":
 		return footprint{size + podOverhead, size + podOverhead}
@@ -166,7 +166,7 @@ func (e *engine) checkStored(ctx context.Context) error {
 			}
 			nodes = max(len(found.Items), 1)
 		}
-		of[name] = template.footprintOf(first, template.largest, nodes, e.run.Spec.Timeout.Duration)
+		of[name] = template.footprintOf(first, nodes, e.run.Spec.Timeout.Duration)
 	}
 	limit := e.deps.Limits
 	if most, by := stored(&e.run.Spec.Load, of); most > float64(limit.MaxStoredBytes()) {

@@ -52,20 +52,25 @@ func TestARunThatWouldFillEtcdIsRefusedBeforeTheFirstRequest(t *testing.T) {
 		steps      []v1alpha1.LoadStep
 		refused    bool
 	}{
-		"as many as there can be, small":  {configMapOf(1), 100, []v1alpha1.LoadStep{phases(1, creating(10_000))}, true},
-		"few, large":                      {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(700))}, true},
-		"by iterations":                   {configMapOf(10_000), 10, []v1alpha1.LoadStep{phases(1000, creating(20))}, true},
-		"by phases side by side":          {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(200), creating(200), creating(200), creating(200))}, true},
-		"by steps":                        {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(400)), phases(1, creating(400))}, true},
-		"by what is overwritten":          {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(1, creating(1)), phases(1, lasting(v1alpha1.LoadPatch, time.Hour, 1000))}, true},
-		"by what is replaced":             {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(1, creating(9)), phases(1, lasting(v1alpha1.LoadChurn, time.Hour, 1000))}, true},
-		"by what is deleted again":        {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1000, creating(10), deleting)}, true},
-		"by pods of a Deployment":         {fmt.Sprintf(aDeployment, 9000), 10, []v1alpha1.LoadStep{phases(1, creating(10))}, true},
-		"by a branch that comes late":     {"apiVersion: v1\nkind: ConfigMap\ndata: {a: {{if gt .Index 6000}}" + strings.Repeat("x", 15_000) + "{{else}}y{{end}}}", 10, []v1alpha1.LoadStep{phases(1, creating(7000))}, true},
-		"twelve steps of nothing":         {configMapOf(100), 1, []v1alpha1.LoadStep{phases(1, lasting(v1alpha1.LoadGet, time.Hour, 1000))}, false},
-		"a density test":                  {fmt.Sprintf(aDeployment, 30), 50, []v1alpha1.LoadStep{phases(1, creating(20))}, false},
-		"created and deleted, one by one": {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(50, creating(50), deleting)}, false},
-		"small ones, patched":             {configMapOf(200), 10, []v1alpha1.LoadStep{phases(1, creating(100)), phases(1, lasting(v1alpha1.LoadPatch, time.Hour, 500))}, false},
+		"as many as there can be, small":   {configMapOf(1), 100, []v1alpha1.LoadStep{phases(1, creating(10_000))}, true},
+		"few, large":                       {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(700))}, true},
+		"by iterations":                    {configMapOf(10_000), 10, []v1alpha1.LoadStep{phases(1000, creating(20))}, true},
+		"by phases side by side":           {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(200), creating(200), creating(200), creating(200))}, true},
+		"by steps":                         {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1, creating(400)), phases(1, creating(400))}, true},
+		"by what is overwritten":           {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(1, creating(1)), phases(1, lasting(v1alpha1.LoadPatch, time.Hour, 1000))}, true},
+		"by what is replaced":              {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(1, creating(9)), phases(1, lasting(v1alpha1.LoadChurn, time.Hour, 1000))}, true},
+		"by what is deleted again":         {configMapOf(15_000), 100, []v1alpha1.LoadStep{phases(1000, creating(10), deleting)}, true},
+		"by pods of a Deployment":          {fmt.Sprintf(aDeployment, 9000), 10, []v1alpha1.LoadStep{phases(1, creating(10))}, true},
+		"by a branch that comes late":      {"apiVersion: v1\nkind: ConfigMap\ndata: {a: {{if gt .Index 6000}}" + strings.Repeat("x", 15_000) + "{{else}}y{{end}}}", 10, []v1alpha1.LoadStep{phases(1, creating(7000))}, true},
+		"by pods that grow with the index": {strings.Replace(aDeployment, "%d", "{{.Index}}", 1), 10, []v1alpha1.LoadStep{phases(1, creating(2000))}, true},
+		"by pods of all but the first":     {strings.Replace(aDeployment, "%d", "{{if eq .Index 0}}1{{else}}9000{{end}}", 1), 10, []v1alpha1.LoadStep{phases(1, creating(10))}, true},
+		"by pods of a late branch":         {strings.Replace(aDeployment, "%d", "{{if gt .Index 6000}}900{{else}}1{{end}}", 1), 1, []v1alpha1.LoadStep{phases(1, creating(7000))}, true},
+		"by pods of a late iteration":      {strings.Replace(aDeployment, "%d", "{{.Iteration}}0", 1), 10, []v1alpha1.LoadStep{phases(900, creating(20))}, true},
+		"some without pods, index 0":       {strings.Replace(aDeployment, "%d", "{{mod .Index 30}}", 1), 50, []v1alpha1.LoadStep{phases(1, creating(20))}, false},
+		"twelve steps of nothing":          {configMapOf(100), 1, []v1alpha1.LoadStep{phases(1, lasting(v1alpha1.LoadGet, time.Hour, 1000))}, false},
+		"a density test":                   {fmt.Sprintf(aDeployment, 30), 50, []v1alpha1.LoadStep{phases(1, creating(20))}, false},
+		"created and deleted, one by one":  {configMapOf(15_000), 1, []v1alpha1.LoadStep{phases(50, creating(50), deleting)}, false},
+		"small ones, patched":              {configMapOf(200), 10, []v1alpha1.LoadStep{phases(1, creating(100)), phases(1, lasting(v1alpha1.LoadPatch, time.Hour, 500))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := preparing(t, test.template, test.namespaces, test.steps...)
@@ -96,6 +101,31 @@ func TestNoObjectIsLargerThanThoseThatWereLookedAt(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = plain.templates["it"].render(anyNamespace, 9999, 0)
 	g.Expect(err).NotTo(HaveOccurred(), "longer numbers are no larger object")
+}
+
+// So no object may ask for more pods either, whichever index or branch asks.
+func TestNoObjectAsksForMorePodsThanThoseThatWereLookedAt(t *testing.T) {
+	g := NewWithT(t)
+	e, err := preparing(t, strings.Replace(aDeployment, "%d", "{{.Index}}", 1), 1, phases(1, creating(20)))
+	g.Expect(err).NotTo(HaveOccurred())
+	template := e.templates["it"]
+	_, err = template.render(anyNamespace, 19, 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = template.render(anyNamespace, 500, 0)
+	g.Expect(err).To(MatchError(ContainSubstring("object 500 asks for 500 pods, and those that were looked at before the first request for 19 at most")))
+}
+
+func TestANegativeNumberOfPodsTakesNothingOffTheRest(t *testing.T) {
+	g := NewWithT(t)
+	limits, err := confine.Limits{}.Complete()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, object := range []string{fmt.Sprintf(aDeployment, -1_000_000), "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: -5, completions: -9, template: {spec: {containers: [{name: c}]}}}"} {
+		template, err := parseTemplate(&v1alpha1.LoadTestRun{}, v1alpha1.LoadTemplate{Name: "t", Object: object}, limits)
+		g.Expect(err).NotTo(HaveOccurred())
+		first, err := template.render(anyNamespace, 0, 0)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(limits.Pods(first)).To(BeZero())
+	}
 }
 
 func TestWhatALoadStoresIsAddedUp(t *testing.T) {

@@ -14,13 +14,21 @@ import (
 // looked at before they are sent, as all are.
 const mostSurveyed = 5_000
 
+const (
+	// mostSurveyedBytes bounds how much text that is: a template of a few kilobytes may become a megabyte.
+	mostSurveyedBytes = 32 << 20
+	// mostDecisions is how many conditions and comparisons a template may have: each is tried both ways.
+	mostDecisions = 64
+)
+
 // rendering is an object that a run is going to make.
 type rendering struct{ index, iteration int }
 
-// renderings are the objects of a template that the steps create in a namespace, as far as they are known beforehand.
+// renderings are the objects of a template that the steps create in a namespace, as far as they are known beforehand: the first ones, and
+// the last.
 func (e *engine) renderings(template string) []rendering {
 	all := []rendering{{}}
-	next := 0
+	next, last := 0, rendering{}
 	for i := range e.run.Spec.Steps {
 		step := &e.run.Spec.Steps[i]
 		for iteration := range int(max(step.Iterations, 1)) {
@@ -28,46 +36,59 @@ func (e *engine) renderings(template string) []rendering {
 				if phase.Template != template || phase.Action != v1alpha1.LoadCreate {
 					continue
 				}
-				for range phase.Replicas {
+				for i := range int(phase.Replicas) {
 					if len(all) > mostSurveyed {
-						return all
+						break
 					}
-					all = append(all, rendering{next, iteration})
-					next++
+					all = append(all, rendering{next + i, iteration})
 				}
+				next += int(phase.Replicas)
+				last = rendering{max(next-1, 0), iteration}
 			}
 		}
 	}
-	return all
+	return append(all, last)
 }
 
-// survey looks at the objects of a template before the first request. One without decisions makes the same for each index. Of one that
-// decides it makes the objects that are going to be created, and each branch once.
+// survey looks at the objects of a template before the first request. Of one without decisions the first and the last say how large all
+// are, and how many pods they ask for. Of one that decides it makes the objects that are going to be created, and each branch once.
 func (t *objectTemplate) survey(ctx context.Context, all []rendering) error {
-	deciding := t.text.decisions()
-	if len(deciding) == 0 && !t.text.computes() {
-		all = all[:1]
+	deciding, last := t.text.decisions(), all[len(all)-1]
+	if len(deciding) > mostDecisions {
+		return fmt.Errorf("object: it has %d conditions and comparisons, and %d at most are possible: use several templates", len(deciding), mostDecisions)
 	}
-	largest := 0
+	if len(deciding) == 0 && !t.text.computes() {
+		all = []rendering{all[0], last}
+	}
+	largest, mostPods, looked := 0, int64(0), 0
 	for _, each := range all {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if looked > mostSurveyedBytes && each != last {
+			continue
 		}
 		object, err := t.render(anyNamespace, each.index, each.iteration)
 		if err != nil {
 			return fmt.Errorf("object %d: %w", each.index, err)
 		}
-		largest = max(largest, sizeOf(object))
+		size := sizeOf(object)
+		largest, mostPods, looked = max(largest, size), max(mostPods, t.limits.Pods(object)), looked+size
 	}
 	for _, forced := range outcomes(deciding) {
-		_, err := t.renderWith(forced, anyNamespace, 0, 0)
-		// A combination that never occurs may be no object. It must not hide one that is refused.
-		var refused *confine.Error
-		if errors.As(err, &refused) {
-			return err
+		for _, each := range []rendering{{}, last} {
+			object, err := t.renderWith(forced, anyNamespace, each.index, each.iteration)
+			// A combination that never occurs may be no object. It must not hide one that is refused.
+			var refused *confine.Error
+			if errors.As(err, &refused) {
+				return err
+			}
+			if err == nil {
+				mostPods = max(mostPods, t.limits.Pods(object))
+			}
 		}
 	}
-	t.largest = t.largestOf(largest)
+	t.largest, t.mostPods = t.largestOf(largest), mostPods
 	return nil
 }
 

@@ -22,6 +22,8 @@ type objectTemplate struct {
 	limits confine.Limits
 	// largest is how many bytes an object may have, by what was looked at before the first request; 0 before that.
 	largest int
+	// mostPods is how many pods an object may ask for, by the same look.
+	mostPods int64
 	// kind is that of the object with index 0, and resource where the API server has it.
 	kind     schema.GroupVersionKind
 	resource schema.GroupVersionResource
@@ -77,6 +79,10 @@ func (t *objectTemplate) renderWith(forced decisions, namespace string, index, i
 	}
 	if err := t.limits.Apply(object); err != nil {
 		return nil, err
+	}
+	if pods := t.limits.Pods(object); t.largest > 0 && pods > t.mostPods {
+		return nil, &confine.Error{Field: "object", Reason: fmt.Sprintf("object %d asks for %d pods, and those that were looked at before the first request for %d at most: let all ask for about as many",
+			index, pods, t.mostPods)}
 	}
 	object.SetName(name)
 	object.SetNamespace(namespace)

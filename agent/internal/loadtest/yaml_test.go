@@ -49,6 +49,29 @@ func TestShortTemplatesDoNotBecomeLargeObjects(t *testing.T) {
 	}
 }
 
+// A template of 16 kilobytes may become a megabyte, and a run may ask for a million of its objects: what is looked at beforehand is
+// bounded.
+func TestTheLookBeforehandIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	run := &v1alpha1.LoadTestRun{}
+	run.Name = strings.Repeat("n", 253)
+	long := "apiVersion: v1\nkind: ConfigMap\ndata: {a: '{{if .Index}}{{end}}" + strings.Repeat("{{.Run}}", 1900) + "'}"
+	template, err := parseTemplate(run, v1alpha1.LoadTemplate{Name: "t", Object: long}, limits(t))
+	g.Expect(err).NotTo(HaveOccurred())
+	var all []rendering
+	for i := range 1000 {
+		all = append(all, rendering{index: i})
+	}
+	taken := allocated(func() { g.Expect(template.survey(t.Context(), all)).To(Succeed()) })
+	g.Expect(taken).To(BeNumerically("<", 1<<30), "500 MB of text in all")
+	g.Expect(template.largest).To(BeNumerically(">", 400_000), "it was looked at")
+
+	many := "apiVersion: v1\nkind: ConfigMap\ndata: {a: '" + strings.Repeat("{{if .Index}}b{{end}}", 700) + "'}"
+	template, err = parseTemplate(run, v1alpha1.LoadTemplate{Name: "t", Object: many}, limits(t))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(template.survey(t.Context(), all[:1])).To(MatchError(ContainSubstring("700 conditions and comparisons, and 64 at most")))
+}
+
 func TestSignsThatAreNotAliases(t *testing.T) {
 	g := NewWithT(t)
 	object := "apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: '*/5 * * * *', jobTemplate: {spec: {template: {spec: {containers: [{name: c, args: [\"a & b\"]}]}}}}}"

@@ -58,7 +58,7 @@ func podsOf(known kind, object map[string]any) int64 {
 		return 1
 	}
 	spec, _ := object["spec"].(map[string]any)
-	return known.pods(spec)
+	return max(known.pods(spec), 0) // One that asks for fewer than none is the API server's to refuse.
 }
 
 func replicas(spec map[string]any) int64 { return number(spec["replicas"], 1) }
