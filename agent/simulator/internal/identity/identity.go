@@ -100,6 +100,10 @@ func (o Options) bootstrapConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", o.BootstrapKubeconfig, err)
 	}
+	// The agent writes a token. Whoever got at the file must not have a program run by it.
+	if config.ExecProvider != nil || config.AuthProvider != nil {
+		return nil, fmt.Errorf("bootstrap kubeconfig %s: users: it names a program or plugin that authenticates: use a token", o.BootstrapKubeconfig)
+	}
 	config.UserAgent = o.UserAgent
 	return config, nil
 }

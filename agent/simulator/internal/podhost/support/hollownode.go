@@ -23,8 +23,18 @@ var hollowArgs = []string{
 	"--config-dir=/etc/hollow-node", "--state-dir=/var/lib/hollow-node", "--bind-address=$(POD_IP)", "--disruptions-file=/etc/disruptions/plan.json",
 }
 
-// hollowMounts are where the volumes of a hollow-node are.
-var hollowMounts = []string{"/etc/hollow-node", "/var/lib/hollow-node", "/etc/disruptions"}
+// hollowMounts are where the volumes of a hollow-node are, with what each is. A configuration that came from elsewhere than the Secret
+// could name a program to run.
+var hollowMounts = []hollowMount{
+	{"/etc/hollow-node", func(v *corev1.VolumeSource) bool { return v.Secret != nil }},
+	{"/var/lib/hollow-node", func(v *corev1.VolumeSource) bool { return v.EmptyDir != nil }},
+	{"/etc/disruptions", func(v *corev1.VolumeSource) bool { return v.DownwardAPI != nil }},
+}
+
+type hollowMount struct {
+	path string
+	is   func(*corev1.VolumeSource) bool
+}
 
 // CheckHollowNode returns why a pod is not a hollow-node as an agent makes it in a namespace. What a podhost starts are processes of its
 // machine: a script, or the same program with other arguments, must not become one, whoever was allowed to create the pod.
@@ -55,13 +65,14 @@ func (c *checker) checkHollowVolumes() {
 	for i := range c.pod.Spec.Volumes {
 		volume := &c.pod.Spec.Volumes[i]
 		field := fmt.Sprintf("spec.volumes[%d]", i)
-		switch {
-		case volume.EmptyDir != nil, volume.DownwardAPI != nil:
-		case volume.Secret != nil && volume.Secret.SecretName == c.pod.Name:
-		default:
+		if !c.isHollowVolume(volume) {
 			c.refuse(field, "a hollow-node has its own Secret, an emptyDir and its plan of disruptions only")
 		}
 	}
+}
+
+func (c *checker) isHollowVolume(volume *corev1.Volume) bool {
+	return volume.EmptyDir != nil || volume.DownwardAPI != nil || volume.Secret != nil && volume.Secret.SecretName == c.pod.Name
 }
 
 func (c *checker) checkHollowContainer(field string, container *corev1.Container) {
@@ -89,14 +100,33 @@ func (c *checker) checkHollowCommand(field string, container *corev1.Container) 
 	}
 }
 
-// checkHollowMounts refuses a volume over the program, whose Secret would be run in its place.
+// checkHollowMounts refuses a volume over the program, whose Secret would be run in its place, and a volume that is missing, in whose
+// place the program would read and write the machine's own files.
 func (c *checker) checkHollowMounts(field string, container *corev1.Container) {
+	found, before := map[string]bool{}, len(c.refusals)
 	for i := range container.VolumeMounts {
 		mount := &container.VolumeMounts[i]
-		if !slices.Contains(hollowMounts, mount.MountPath) || mount.SubPath != "" || mount.SubPathExpr != "" {
-			c.refuse(fmt.Sprintf("%s.volumeMounts[%d]", field, i), "a hollow-node has volumes at %v only, and no subPath", hollowMounts)
+		at := slices.IndexFunc(hollowMounts, func(known hollowMount) bool { return known.path == mount.MountPath })
+		volume := c.volume(mount.Name)
+		if at < 0 || mount.SubPath != "" || mount.SubPathExpr != "" || volume == nil || c.isHollowVolume(volume) && !hollowMounts[at].is(&volume.VolumeSource) {
+			c.refuse(fmt.Sprintf("%s.volumeMounts[%d]", field, i), "a hollow-node has its Secret at %s, an emptyDir at %s and its plan at %s only, and no subPath",
+				hollowMounts[0].path, hollowMounts[1].path, hollowMounts[2].path)
+		}
+		found[mount.MountPath] = true
+	}
+	for _, known := range hollowMounts[:mounted(container)] {
+		if !found[known.path] && len(c.refusals) == before {
+			c.refuse(field+".volumeMounts", "a hollow-node has a volume at %s", known.path)
 		}
 	}
+}
+
+// mounted is how many of hollowMounts a container needs: the hollow-node of an earlier agent has no plan.
+func mounted(container *corev1.Container) int {
+	if len(container.Args) < len(hollowArgs) {
+		return len(hollowMounts) - 1
+	}
+	return len(hollowMounts)
 }
 
 func (c *checker) checkHollowEnvironment(field string, container *corev1.Container) {
