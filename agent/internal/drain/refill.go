@@ -15,9 +15,13 @@ import (
 // Pods that come back are evicted again after a time that doubles, by their owner.
 const minRefillWait, maxRefillWait = 5 * time.Second, 5 * time.Minute
 
+// mostStrangers is how many pods of a namespace are evicted at once that came after the drain began, and whose owners had none there
+// before. Those after them are taken for pods that come back under other names.
+const mostStrangers = 20
+
 // Returning are the pods of an owner that makes new ones on the Node for those that the drain evicts.
 type Returning struct {
-	// Owner is such as "ReplicaSet ns/web-5d4f", or "pod ns/name" for pods without one.
+	// Owner is such as "ReplicaSet ns/web-5d4f", "pod ns/name" for pods without one, or "namespace ns" for many such.
 	Owner string
 	// Tolerates: they tolerate the taint of a cordoned Node. Else something binds them to it without a scheduler.
 	Tolerates bool
@@ -30,6 +34,8 @@ type refills struct {
 	// evicted are the owners of which a pod was evicted.
 	evicted map[string]bool
 	owners  map[string]*refill
+	// strangers is how many pods of each namespace came after the drain began, and had an owner that had none there before.
+	strangers map[string]int
 }
 
 // refill is an owner whose pods have come back.
@@ -44,23 +50,23 @@ type refill struct {
 func (r *refills) holdBack(evict, leaving []corev1.Pod, now time.Time, round *Round) []corev1.Pod {
 	first := r.known == nil
 	if first {
-		r.known, r.evicted, r.owners = sets.New[types.UID](), map[string]bool{}, map[string]*refill{}
+		r.known, r.evicted, r.owners, r.strangers = sets.New[types.UID](), map[string]bool{}, map[string]*refill{}, map[string]int{}
 	}
 	ending := sets.New[string]()
 	for i := range leaving {
-		ending.Insert(ownerOf(&leaving[i]))
+		ending.Insert(r.ownerHere(&leaving[i]))
 	}
 	again := sets.New[string]()
 	var due []corev1.Pod
 	for i := range evict {
 		pod := &evict[i]
-		owner := ownerOf(pod)
-		if first || r.known.Has(pod.UID) || !r.evicted[owner] {
+		if first || r.known.Has(pod.UID) || r.isStranger(pod) {
 			r.known.Insert(pod.UID)
-			r.evicted[owner] = true
+			r.evicted[ownerOf(pod)] = true
 			due = append(due, *pod)
 			continue
 		}
+		owner := r.ownerHere(pod)
 		if r.owners[owner] == nil {
 			r.owners[owner] = &refill{Returning{owner, toleratesCordon(pod)}, minRefillWait, now.Add(minRefillWait)}
 		}
@@ -77,12 +83,30 @@ func (r *refills) holdBack(evict, leaving []corev1.Pod, now time.Time, round *Ro
 			of.wait = min(2*of.wait, maxRefillWait)
 			of.due = now.Add(of.wait)
 		}
-		if ending.Has(owner) || slices.ContainsFunc(evict, func(pod corev1.Pod) bool { return ownerOf(&pod) == owner }) {
+		if ending.Has(owner) || slices.ContainsFunc(evict, func(pod corev1.Pod) bool { return r.ownerHere(&pod) == owner }) {
 			round.Returning = append(round.Returning, of.Returning)
 		}
 	}
 	slices.SortFunc(round.Returning, func(a, b Returning) int { return cmp.Compare(a.Owner, b.Owner) })
 	return due
+}
+
+// isStranger tells whether a pod that came after the drain began is evicted at once: its owner had none there before, and its namespace
+// has not sent many such.
+func (r *refills) isStranger(pod *corev1.Pod) bool {
+	if r.evicted[ownerOf(pod)] || r.strangers[pod.Namespace] >= mostStrangers {
+		return false
+	}
+	r.strangers[pod.Namespace]++
+	return true
+}
+
+// ownerHere is the owner of a pod, or its namespace where each pod seems to have another.
+func (r *refills) ownerHere(pod *corev1.Pod) string {
+	if owner := ownerOf(pod); r.evicted[owner] || r.strangers[pod.Namespace] < mostStrangers {
+		return owner
+	}
+	return "namespace " + pod.Namespace
 }
 
 func (r Returning) String() string {
