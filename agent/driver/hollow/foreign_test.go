@@ -40,16 +40,25 @@ func TestAForeignObjectOfAMachinesNameIsNamedAndLeft(t *testing.T) {
 	}
 }
 
-// A label that somebody has changed makes nothing foreign: the Machine must not go and leave its pod behind.
+// Labels and annotations that somebody has changed make nothing foreign: the Machine must not go and leave its pod behind.
 func TestAnOwnObjectWithoutItsLabelIsNotLeftBehind(t *testing.T) {
-	g, b := NewWithT(t), newBed(t)
-	_, err := b.Create(t.Context(), b.request("m1"))
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, object := range []client.Object{b.pod(g, "m1"), b.secret(g, "m1")} {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))
-		g.Expect(b.client.Patch(t.Context(), object, patch)).To(Succeed())
-		g.Expect(b.Delete(t.Context(), b.request("m1").Machine)).To(MatchError(ContainSubstring("is not of cluster")))
-		g.Expect(b.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
-			[]byte(`{"metadata":{"labels":{"`+v1alpha1.ClusterNameLabel+`":"c1"}}}`)))).To(Succeed())
+	for name, change := range map[string]string{
+		"without labels":                                         `{"labels":null}`,
+		"with the label of another cluster":                      `{"labels":{"` + v1alpha1.ClusterNameLabel + `":"c2"}}`,
+		"without annotations, and with its Machine's label only": `{"annotations":null,"labels":{"` + v1alpha1.ClusterNameLabel + `":null}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, b := NewWithT(t), newBed(t)
+			_, err := b.Create(t.Context(), b.request("m1"))
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, object := range []client.Object{b.pod(g, "m1"), b.secret(g, "m1")} {
+				patch := func(metadata string) {
+					g.Expect(b.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":`+metadata+`}`)))).To(Succeed())
+				}
+				patch(change)
+				g.Expect(b.Delete(t.Context(), b.request("m1").Machine)).To(MatchError(ContainSubstring("is not of cluster")))
+				patch(`{"labels":{"` + v1alpha1.ClusterNameLabel + `":"c1"}}`)
+			}
+		})
 	}
 }
