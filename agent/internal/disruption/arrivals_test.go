@@ -102,9 +102,11 @@ func TestWhoIsNotHitByNeverJoin(t *testing.T) {
 		"excluded": {change: func(spec *v1alpha1.NodeDisruptionRunSpec) {
 			spec.Target.Exclude = &metav1.LabelSelector{MatchLabels: map[string]string{"come": "late"}}
 		}},
-		"another deployment":   {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.MachineDeployment = "workers" }},
-		"another zone":         {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.Zones = []string{"z0"} }},
-		"none of them":         {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.Mode = disrupt.ModePercent }},
+		"another deployment": {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.MachineDeployment = "workers" }},
+		"another zone":       {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.Zones = []string{"z0"} }},
+		"none of them": {change: func(spec *v1alpha1.NodeDisruptionRunSpec) {
+			spec.Target.Mode, spec.Target.Value = disrupt.ModePercent, 49
+		}},
 		"none may be away":     {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.MaxUnavailable = new(intstr.FromInt32(0)) }},
 		"not in this window":   {change: func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Timing.HealthyFor.Duration = 50 * time.Second }},
 		"a paused run":         {before: func(_ *World, run *v1alpha1.NodeDisruptionRun) { run.Spec.Paused = true }},
@@ -220,4 +222,39 @@ func TestNeverJoinIsBounded(t *testing.T) {
 	}
 	w.come(names...)
 	g.Expect(run.Status.Nodes).To(HaveLen(mostNodes))
+}
+
+// Machines that come one by one are decided by their order, which is all that is the same in two runs: their names are random.
+func TestTheOrderOfArrivalDecides(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.NodeDisruptionRunSpec)
+		want   []int
+	}{
+		"half": {func(spec *v1alpha1.NodeDisruptionRunSpec) {
+			spec.Target.Mode, spec.Target.Value = disrupt.ModePercent, 50
+		}, []int{1, 3, 5, 7, 9}},
+		"third": {func(spec *v1alpha1.NodeDisruptionRunSpec) {
+			spec.Target.Mode, spec.Target.Value = disrupt.ModePercent, 34
+		}, []int{2, 5, 8}},
+		"two": {func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Target.Mode, spec.Target.Value = disrupt.ModeFixed, 2 }, []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range int64(5) {
+				g, w := NewWithT(t), world(3)
+				run := w.running(func(spec *v1alpha1.NodeDisruptionRunSpec) {
+					spec.Seed = &seed
+					test.change(spec)
+				})
+				var hit []int
+				for i := range 10 {
+					machine := fmt.Sprintf("%x-%d", seed*7919+int64(i)*104729, i)
+					w.come(machine)
+					if hits(&run.Status, machine) {
+						hit = append(hit, i)
+					}
+				}
+				g.Expect(hit).To(Equal(test.want))
+			}
+		})
+	}
 }

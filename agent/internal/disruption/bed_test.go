@@ -37,12 +37,18 @@ type bed struct {
 	// refuse answers requests whose method and path begin so.
 	refuse map[string]error
 	frozen error
+	// thawedChecks is how many more times frozen is not told yet.
+	thawedChecks int
 }
 
 // Check implements freeze.Checker.
 func (b *bed) Check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.thawedChecks > 0 {
+		b.thawedChecks--
+		return nil
+	}
 	return b.frozen
 }
 

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +113,14 @@ func TestAFrozenAgentDecidesAboutNoMachine(t *testing.T) {
 	_, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).To(MatchError(b.frozen), "so that the thaw wakes the Machine")
 	b.Expect(b.read(run).Nodes).To(BeEmpty())
+	joined := b.arrivingMachine("b")
+	joined.Spec.ProviderID = new("hollowfleet://c1/b")
+	_, err = b.PlanFor(t.Context(), joined)
+	b.Expect(err).To(MatchError(b.frozen), "also of a Machine that no run concerns")
+	b.thawedChecks = 1
+	_, err = b.PlanFor(t.Context(), machine)
+	b.Expect(err).To(MatchError(b.frozen), "it was frozen after it had begun to decide")
+	b.Expect(b.read(run).Nodes).To(BeEmpty())
 	b.frozen = nil
 	plan, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -196,8 +205,14 @@ func TestMachinesAreMadeWithoutTheKind(t *testing.T) {
 	b.refuse[runs] = errors.New("cut off")
 	_, err := b.PlanFor(t.Context(), machine)
 	b.Expect(err).To(MatchError(ContainSubstring("cut off")), "it does not know yet")
-	delete(b.refuse, runs)
-	plan, err := b.PlanFor(t.Context(), machine)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(plan).To(BeEmpty())
+	resource := v1alpha1.GroupVersion.WithResource("nodedisruptionruns").GroupResource()
+	for _, answer := range []error{apierrors.NewNotFound(resource, ""), apierrors.NewForbidden(resource, "", errors.New("an old role")), nil} {
+		delete(b.refuse, runs)
+		if answer != nil {
+			b.refuse[runs] = answer
+		}
+		plan, err := b.restarted().PlanFor(t.Context(), machine)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(plan).To(BeEmpty())
+	}
 }
