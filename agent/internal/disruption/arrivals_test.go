@@ -72,6 +72,7 @@ func namesOf(run *v1alpha1.NodeDisruptionRun) []string {
 func TestNeverJoinHitsMachinesThatComeWhileItRuns(t *testing.T) {
 	g, w := NewWithT(t), world(3)
 	run := w.running(nil)
+	w.pass(20 * time.Second)
 	w.come("a", "b")
 	g.Expect(namesOf(run)).To(Equal([]string{"a", "b"}))
 	came := w.Now

@@ -43,3 +43,24 @@ func TestAPercentageThatIsNoNodeSaysSo(t *testing.T) {
 	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
 	g.Expect(run.Status.Message).To(ContainSubstring("34% of 2 Nodes is less than one, rounded down"))
 }
+
+// The last answer of the API server is mostly older than the end of the faults: that alone is no reason for a doubt.
+func TestTheEndOfADisruptionIsNoDoubt(t *testing.T) {
+	g, w := NewWithT(t), world(1)
+	run := w.add("outage", nil)
+	w.work()
+	w.pass(lead + 2*time.Second)
+	w.work()
+	end := run.Status.EndTime.Time
+	look := func(after time.Duration) string {
+		w.Now, w.Answered = end.Add(after), end.Add(-time.Second)
+		w.work()
+		g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionRunning))
+		return run.Status.Message
+	}
+	g.Expect(look(time.Second)).To(Equal("the faults are over; the Nodes are looked at once more"))
+	g.Expect(look(nextAnswer - time.Second)).To(ContainSubstring("looked at once more"))
+	g.Expect(look(nextAnswer)).To(ContainSubstring("is not known until the cluster's API server answers"))
+	w.Frozen = true
+	g.Expect(look(time.Second)).To(ContainSubstring("is not known"))
+}
