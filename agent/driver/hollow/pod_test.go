@@ -110,6 +110,8 @@ func TestStateOf(t *testing.T) {
 		"evicted":       {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}}, driver.Failed, "the pod has ended: Evicted: low on memory"},
 		"succeeded":     {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, driver.Failed, "the pod has ended"},
 		"being deleted": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: status(corev1.PodRunning, corev1.ConditionTrue, running)}, driver.Deleting, "the pod is being deleted"},
+		"held": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/a", "example.com/b"}}}, driver.Deleting,
+			"the pod is being deleted: it stays until others remove their finalizers: example.com/a, example.com/b"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

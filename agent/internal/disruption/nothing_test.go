@@ -64,3 +64,14 @@ func TestTheEndOfADisruptionIsNoDoubt(t *testing.T) {
 	w.Frozen = true
 	g.Expect(look(time.Second)).To(ContainSubstring("is not known"))
 }
+
+// A message is one line, whatever is wrong: it stands in tables and conditions.
+func TestAllThatIsWrongIsSaidInOneLine(t *testing.T) {
+	g, w := NewWithT(t), world(1)
+	run := w.add("wrong", func(spec *v1alpha1.NodeDisruptionRunSpec) {
+		spec.Faults = []disrupt.Fault{{Type: disrupt.Flap}, {Type: disrupt.SlowAPI}}
+	})
+	w.work()
+	g.Expect(run.Status.Phase).To(Equal(v1alpha1.NodeDisruptionFailed))
+	g.Expect(run.Status.Message).To(And(ContainSubstring("flap: required"), ContainSubstring("slowAPI: required"), Not(ContainSubstring("\n"))))
+}
