@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
@@ -301,22 +302,13 @@ func (a *agent) readChecks() checks.Result {
 //
 // An agent that stands by for another one waits here too: its controllers would report on the same Machines.
 func (a *agent) waitUntilJoined(ctx context.Context) error {
-	ticker := a.clock.NewTicker(joinInterval)
-	defer ticker.Stop()
-	for {
+	return poll.Until(ctx, a.clock, joinInterval, func(context.Context) (joined bool, err error) {
 		missing := a.missing()
-		if missing == "" {
-			return nil
-		}
-		if a.doing.Swap(missing) != missing {
+		if missing != "" && a.doing.Swap(missing) != missing {
 			a.Log.Info("Waiting to join", "Cluster", a.ClusterName, "for", missing)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C():
-		}
-	}
+		return missing == "", nil
+	})
 }
 
 // missing says what the agent has to wait for, empty if nothing.

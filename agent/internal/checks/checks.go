@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -68,8 +69,8 @@ type Checker struct {
 	exhausted map[types.UID]time.Time
 	// last are the readings that succeeded, by what was read.
 	last map[subject]good
-	// failing are those that could not be read the last time. Each is logged once.
-	failing map[subject]bool
+	// failures are of those that could not be read the last time.
+	failures poll.Failures
 	// thaw is the freeze before whose end everything was read.
 	thaw uint64
 
@@ -98,7 +99,7 @@ func New(deps Deps) (*Checker, error) {
 	if deps.Target == nil || deps.Nodes == nil || deps.Host == nil || deps.HostNamespace == "" || deps.Cluster == nil || deps.Freeze == nil || deps.Clock == nil {
 		return nil, errors.New("checks.Deps: Target, Nodes, Host, HostNamespace, Cluster, Freeze and Clock are required")
 	}
-	return &Checker{Deps: deps}, nil
+	return &Checker{Deps: deps, failures: poll.Failures{Log: deps.Log}}, nil
 }
 
 // Result returns what the last reading came to.
@@ -110,19 +111,18 @@ func (c *Checker) Result() Result {
 
 // Start reads until ctx ends. It implements manager.Runnable.
 func (c *Checker) Start(ctx context.Context) error {
-	for {
-		begun := c.Clock.Now()
-		if c.Freeze.Check() == nil {
-			c.Read(ctx)
-		}
-		timer := c.Clock.NewTimer(max(interval, restShare*c.Clock.Since(begun)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+	var started time.Time
+	return poll.Loop{
+		Do: func(ctx context.Context) error {
+			started = c.Clock.Now()
+			if c.Freeze.Check() == nil {
+				c.Read(ctx)
+			}
 			return nil
-		case <-timer.C():
-		}
-	}
+		},
+		Next:  func(context.Context) time.Duration { return max(interval, restShare*c.Clock.Since(started)) },
+		Clock: c.Clock, Log: c.Log,
+	}.Run(ctx)
 }
 
 // ReadBeforeThaw reads once before the end of each freeze, so that the hub does not go by what was there before it.
@@ -150,19 +150,18 @@ func (c *Checker) Read(ctx context.Context) {
 	for _, check := range cluster.Spec.HealthChecks {
 		subjects = append(subjects, subject{check.Type, check.Deployment})
 	}
-	now, result, last, failing := c.Clock.Now(), Result{Known: true}, map[subject]good{}, map[subject]bool{}
+	now, result, last := c.Clock.Now(), Result{Known: true}, map[subject]good{}
+	var names []string
 	for _, what := range subjects {
 		found, err := c.read(ctx, what, cluster.Name, now)
-		if err == nil {
-			last[what] = found
-		} else {
-			if failing[what] = true; !c.failing[what] {
-				c.Log.Error(err, "Reading for a check fails", "check", what.name)
-			}
-			if found = c.unread(what, err, now); !found.at.IsZero() {
-				last[what] = found
-			}
+		if err != nil {
+			found = c.unread(what, err, now)
 		}
+		if !found.at.IsZero() {
+			last[what] = found
+		}
+		names = append(names, "Reading for check "+what.name)
+		c.failures.Note("Reading for check "+what.name, err)
 		if what.name == quotas {
 			result.PodQuota = found.quota
 			continue
@@ -170,7 +169,8 @@ func (c *Checker) Read(ctx context.Context) {
 		found.condition.Type, found.condition.ObservedGeneration = what.name, cluster.Generation
 		result.Conditions = append(result.Conditions, found.condition)
 	}
-	c.last, c.failing = last, failing
+	c.last = last
+	c.failures.Retain(names...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result = result

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
 // Files follows a kubeconfig that another program renews, and the files that it names.
@@ -22,8 +24,6 @@ type Files struct {
 	log   logr.Logger
 	// accept is asked before a change is followed: whether the identity is still that of the cluster's agent.
 	accept func(context.Context, *rest.Config) error
-	// problem is what the log was told of the last look, empty if that was fine.
-	problem string
 	// refused is the digest of a content that is not to be followed, and refusal is why. The hub is not asked about it again.
 	refused [sha256.Size]byte
 	refusal error
@@ -58,23 +58,7 @@ func (f *Files) Answered(uint64, int) {}
 
 // Run follows the files until ctx ends. Polling also sees what a mounted Secret does, which swaps directories.
 func (f *Files) Run(ctx context.Context) error {
-	ticker := f.clock.NewTicker(recheckInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-		if err := f.check(ctx); err != nil {
-			if ctx.Err() == nil && f.problem != err.Error() {
-				f.log.Error(err, "Following the hub's kubeconfig failed; going on with what was read last")
-				f.problem = err.Error()
-			}
-			continue
-		}
-		f.problem = ""
-	}
+	return poll.Loop{Doing: "Following a change of the hub's kubeconfig", Do: f.check, Every: recheckInterval, Clock: f.clock, Log: f.log}.Run(ctx)
 }
 
 // check follows a change of the files, if it is of any use and leaves the agent who it is.

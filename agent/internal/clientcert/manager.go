@@ -21,6 +21,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
 const (
@@ -103,20 +105,11 @@ func (m *Manager) wake() {
 
 // Run keeps the credential until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		wait := m.round(ctx)
-		if wait <= 0 {
-			continue
-		}
-		timer := m.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-m.poked:
-		case <-timer.C():
-		}
-		timer.Stop()
-	}
-	return nil
+	var wait time.Duration
+	return poll.Loop{
+		Do:   func(ctx context.Context) error { wait = m.round(ctx); return nil },
+		Next: func(context.Context) time.Duration { return wait }, Wake: m.poked, Clock: m.Clock, Log: m.Log,
+	}.Run(ctx)
 }
 
 // round does what is to be done now and returns how long to wait for the next.

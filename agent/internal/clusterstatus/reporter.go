@@ -22,6 +22,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/checks"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -102,8 +103,8 @@ type Reporter struct {
 	troubles map[freeze.Scope]freeze.Outcome
 	// said is what was last told of the hold of the Lease.
 	said string
-	// failing remembers which writes failed last, so that each is logged once.
-	failing map[string]bool
+	// failures are of the writes that failed last.
+	failures poll.Failures
 }
 
 // New returns a Reporter.
@@ -112,7 +113,7 @@ func New(deps Deps) (*Reporter, error) {
 		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Holder == "" || deps.Clock == nil {
 		return nil, errors.New("clusterstatus.Deps: Client, Cluster, Seen, Target, Capacity, Freeze, Changes, Uptime, HubIdentity, Holder and Clock are required")
 	}
-	return &Reporter{Deps: deps, leaseHolder: newLeaseHolder(deps.Holder, deps.Predecessors, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failing: map[string]bool{}}, nil
+	return &Reporter{Deps: deps, leaseHolder: newLeaseHolder(deps.Holder, deps.Predecessors, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failures: poll.Failures{Log: deps.Log}}, nil
 }
 
 // Blocked tells why this agent may not act now: because it does not hold the Lease.
@@ -196,13 +197,7 @@ func (r *Reporter) attempt(ctx context.Context, longest time.Duration, what stri
 	if ctx.Err() != nil {
 		return false
 	}
-	if err != nil && !r.failing[what] {
-		r.Log.Error(err, "Reporting to the hub fails", "what", what)
-	}
-	if err == nil && r.failing[what] {
-		r.Log.Info("Reporting to the hub again", "what", what)
-	}
-	r.failing[what] = err != nil
+	r.failures.Note("Writing the "+what, err)
 	return err == nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/agent/driver/hollow"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
@@ -71,8 +72,6 @@ type Controller struct {
 	working  sync.Mutex
 	mu       sync.Mutex
 	arrivals arrivals
-	// failing is the error of the last round, which is logged once.
-	failing string
 }
 
 // New returns a Controller.
@@ -85,31 +84,7 @@ func New(deps Deps) (*Controller, error) {
 
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
-	for {
-		c.round(ctx)
-		timer := c.Clock.NewTimer(interval)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-	}
-}
-
-// round works once, and logs an error when it is another one than before.
-func (c *Controller) round(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	err := c.Work(ctx)
-	if err == nil {
-		c.failing = ""
-		return
-	}
-	if now := err.Error(); now != c.failing {
-		c.Log.Error(err, "Carrying out node disruptions fails, and is tried again")
-		c.failing = now
-	}
+	return poll.Loop{Doing: "Carrying out node disruptions", Do: c.Work, Timeout: longest, Every: interval, Clock: c.Clock, Log: c.Log}.Run(ctx)
 }
 
 // Work reads everything, and writes what follows: first what the runs are to know, then the plans, which are made of nothing

@@ -20,6 +20,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 )
 
 // Scope names an API server that the agent works with.
@@ -119,9 +121,14 @@ func (m *Monitor) Start(ctx context.Context) error {
 	for scope, probe := range m.options.Probes {
 		group.Go(func() { m.probe(ctx, scope, probe) })
 	}
-	group.Go(func() { m.announce(ctx) })
+	// It tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
+	announce := poll.Loop{
+		Do:   func(context.Context) error { m.notify(); return nil },
+		Next: func(context.Context) time.Duration { return m.untilDeadline() }, Wake: m.observed, Clock: m.options.Clock, Log: m.options.Log,
+	}
+	err := announce.Run(ctx)
 	group.Wait()
-	return nil
+	return err
 }
 
 func (m *Monitor) probe(ctx context.Context, scope Scope, probe Probe) {
@@ -183,22 +190,6 @@ func (m *Monitor) Subscribe() <-chan struct{} {
 	defer m.mu.Unlock()
 	m.subscribers = append(m.subscribers, subscriber)
 	return subscriber
-}
-
-// announce tells log, metrics and subscribers of changes, also of a freeze that comes by time alone.
-func (m *Monitor) announce(ctx context.Context) {
-	for {
-		m.notify()
-		timer := m.options.Clock.NewTimer(m.untilDeadline())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-m.observed:
-		case <-timer.C():
-		}
-		timer.Stop()
-	}
 }
 
 func (m *Monitor) untilDeadline() time.Duration {

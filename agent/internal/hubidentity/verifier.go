@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -54,6 +55,7 @@ type Deps struct {
 // Verifier knows the hub.
 type Verifier struct {
 	Deps
+	failures poll.Failures
 	// looking is held by the goroutine that uses the store.
 	looking sync.Mutex
 	loaded  bool
@@ -88,7 +90,7 @@ func New(deps Deps) (*Verifier, error) {
 		deps.Changed == nil || deps.Nonce == nil || deps.Clock == nil || deps.Metrics == nil {
 		return nil, errors.New("hubidentity.Deps: Cluster, Store, Hub, Last, Seen, Changed, Nonce, Clock and Metrics are required")
 	}
-	return &Verifier{Deps: deps, kick: make(chan struct{}, 1)}, nil
+	return &Verifier{Deps: deps, failures: poll.Failures{Log: deps.Log}, kick: make(chan struct{}, 1)}, nil
 }
 
 // Instances says how the cluster's instances are counted, those that are being removed left out; nil if that cannot
@@ -156,17 +158,10 @@ func (v *Verifier) Finding() (id string, known bool) {
 
 // Start looks at the hub, once it has been met, until ctx ends.
 func (v *Verifier) Start(ctx context.Context) error {
-	ticker := v.Clock.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		v.attempt(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		case <-v.kick:
-		}
-	}
+	return poll.Loop{
+		Do:    func(ctx context.Context) error { v.attempt(ctx); return nil },
+		Every: tick, Wake: v.kick, Clock: v.Clock, Log: v.Log,
+	}.Run(ctx)
 }
 
 func (v *Verifier) wake() {
@@ -176,7 +171,7 @@ func (v *Verifier) wake() {
 	}
 }
 
-// attempt looks if it is time to, and says in the log what keeps it from doing so, once.
+// attempt looks if it is time to, and notes what keeps it from doing so.
 func (v *Verifier) attempt(ctx context.Context) {
 	if !v.due() {
 		return
@@ -198,12 +193,9 @@ func (v *Verifier) attempt(ctx context.Context) {
 		problem = err.Error()
 	}
 	v.mu.Lock()
-	before := v.problem
 	v.problem = problem
 	v.mu.Unlock()
-	if problem != "" && before == "" {
-		v.Log.Info("Comparing the hub with the one that the agent knows fails", "error", problem)
-	}
+	v.failures.Note("Comparing the hub with the one that the agent knows", err)
 }
 
 // remade tells whether the Cluster that was seen last is not the one that was judged, or is to be.

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/loadtest/confine"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -79,8 +80,6 @@ type Controller struct {
 	// turns is what keeps runs from being the next, and removalTurn how long a removal keeps the next one waiting.
 	turns       turns
 	removalTurn time.Duration
-	// failing is the error of the last round, which is logged once.
-	failing string
 }
 
 // New returns a Controller.
@@ -99,26 +98,25 @@ func New(deps Deps) (*Controller, error) {
 
 // Start works until ctx ends. It implements manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
-	for {
-		c.round(ctx)
-		if c.rest(ctx) != nil {
-			if c.active != nil {
-				<-c.active.over
-			}
-			return nil
-		}
+	err := poll.Loop{
+		Doing: "Carrying out load tests", Timeout: longest, Next: c.nextRound, Clock: c.Clock, Log: c.Log,
+		Do: func(bounded context.Context) error { return c.work(bounded, ctx) },
+	}.Run(ctx)
+	if c.active != nil {
+		<-c.active.over
 	}
+	return err
 }
 
-// rest waits until the next round is due, and returns why ctx has ended if it did before.
-func (c *Controller) rest(ctx context.Context) error {
+// nextRound returns how long to wait for the next round. While nothing is to be done, it first waits for a change of a run.
+func (c *Controller) nextRound(ctx context.Context) time.Duration {
 	switch {
 	case c.busy:
-		return sleep(ctx, c.Deps, c.busyFor)
+		return c.busyFor
 	case c.settled && c.awaitChange(ctx):
-		return context.Cause(ctx)
+		return 0
 	}
-	return sleep(ctx, c.Deps, c.blind)
+	return c.blind
 }
 
 // awaitChange waits until a run changes after they were listed, at most for idle. It returns false if it could not watch
@@ -136,21 +134,6 @@ func (c *Controller) awaitChange(ctx context.Context) bool {
 		return true
 	case event, open := <-watching.ResultChan():
 		return bounded.Err() != nil || open && event.Type != watch.Error
-	}
-}
-
-// round works once, and logs an error when it is another one than before.
-func (c *Controller) round(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	err := c.work(bounded, ctx)
-	if err == nil {
-		c.failing = ""
-		return
-	}
-	if now := err.Error(); now != c.failing {
-		c.Log.Error(err, "Carrying out load tests fails, and is tried again")
-		c.failing = now
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
@@ -59,23 +60,21 @@ func (s *OrphanFinder) Orphans() (orphans *v1alpha1.Orphans, known bool) {
 
 // Start looks until ctx ends. It implements manager.Runnable.
 func (s *OrphanFinder) Start(ctx context.Context) error {
-	for {
-		news, err := s.Find(ctx)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Looking for what has no machine failed")
-		}
-		wait := findInterval
-		if news {
-			wait = findAgainAfter
-		}
-		timer := s.controller.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-	}
+	var news bool
+	return poll.Loop{
+		Doing: "Looking for what has no machine",
+		Do: func(ctx context.Context) (err error) {
+			news, err = s.Find(ctx)
+			return err
+		},
+		Next: func(context.Context) time.Duration {
+			if news {
+				return findAgainAfter
+			}
+			return findInterval
+		},
+		Clock: s.controller.Clock, Log: klog.FromContext(ctx),
+	}.Run(ctx)
 }
 
 // Find looks once, and logs what has changed since the last time. It reports whether anything has.

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/clusterstatus"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
+	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/version"
 )
@@ -127,17 +128,10 @@ func (a *agent) claim(ctx context.Context) (identity string, predecessors []stri
 	if a.dir == nil {
 		return identity, nil, nil
 	}
-	ticker := a.clock.NewTicker(joinInterval)
-	defer ticker.Stop()
-	for {
-		before, release, err := a.dir.Claim(identity)
-		if err == nil {
-			a.release = release
-			a.rival.Store(nil)
-			return identity, before, nil
-		}
+	err = poll.Until(ctx, a.clock, joinInterval, func(context.Context) (claimed bool, err error) {
+		predecessors, a.release, err = a.dir.Claim(identity)
 		if !errors.Is(err, clientcert.ErrInUse) {
-			return "", nil, err
+			return err == nil, err
 		}
 		if a.rival.CompareAndSwap(nil, &freeze.Blocker{
 			Reason: v1alpha1.ReasonAnotherAgent, Since: a.clock.Now(),
@@ -145,12 +139,13 @@ func (a *agent) claim(ctx context.Context) (identity string, predecessors []stri
 		}) {
 			a.monitor.Look()
 		}
-		select {
-		case <-ctx.Done():
-			return "", nil, ctx.Err()
-		case <-ticker.C():
-		}
+		return false, nil
+	})
+	if err != nil {
+		return "", nil, err
 	}
+	a.rival.Store(nil)
+	return identity, predecessors, nil
 }
 
 // leaseBlocker tells why this agent may not act now, however well the API servers are.
@@ -285,13 +280,11 @@ func (a *agent) acceptIdentity(ctx context.Context, config *rest.Config) error {
 // cluster.
 func (a *agent) identify(ctx context.Context, direct *clients.Direct) error {
 	hub := direct.Ungated(clients.Identity())
-	ticker := a.clock.NewTicker(joinInterval)
-	defer ticker.Stop()
-	refusals := 0
-	for said := freeze.OK; ; {
+	refusals, said := 0, freeze.OK
+	return poll.Until(ctx, a.clock, joinInterval, func(ctx context.Context) (identified bool, err error) {
 		review := &authenticationv1.SelfSubjectReview{}
 		bounded, cancel := context.WithTimeout(ctx, longestTimeout)
-		err := hub.Create(bounded, review)
+		err = hub.Create(bounded, review)
 		cancel()
 		if apierrors.IsForbidden(err) {
 			refusals++
@@ -300,20 +293,16 @@ func (a *agent) identify(ctx context.Context, direct *clients.Direct) error {
 		}
 		switch {
 		case err == nil:
-			return clientcert.CheckIdentity(a.ClusterName, review.Status.UserInfo)
+			return true, clientcert.CheckIdentity(a.ClusterName, review.Status.UserInfo)
 		case refusals == hubidentity.RefusalsToDeny:
 			// Every identity may ask unless an administrator has taken that right away; RBAC decides then alone.
 			a.Log.Info("Going on without knowing who this agent is on the hub", "Cluster", a.ClusterName, "why", err.Error())
-			return nil
+			return true, nil
 		}
 		if outcome := freeze.Classify(err); outcome != said {
 			a.Log.Info("Waiting to know who this agent is on the hub", "Cluster", a.ClusterName, "outcome", outcome, "why", clients.Diagnose(err).Error())
 			said = outcome
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C():
-		}
-	}
+		return false, nil
+	})
 }

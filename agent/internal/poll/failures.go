@@ -1,0 +1,38 @@
+package poll
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/go-logr/logr"
+)
+
+// Failures logs the errors of what is tried again: each when it is another one than the last, and once that it is over. It is for one
+// goroutine.
+type Failures struct {
+	Log logr.Logger
+	// last are the errors of what fails, by what that is.
+	last map[string]string
+}
+
+// Note takes in how something ended. doing says what it is, as the begin of a sentence such as "Reading for checks"; the keys and values
+// tell attempts of one kind apart from each other in the log, and doing has to differ where they do.
+func (f *Failures) Note(doing string, err error, keysAndValues ...any) {
+	before, failed := f.last[doing]
+	switch {
+	case err == nil && failed:
+		delete(f.last, doing)
+		f.Log.Info(doing+" works again", keysAndValues...)
+	case err != nil && (!failed || before != err.Error()):
+		if f.last == nil {
+			f.last = map[string]string{}
+		}
+		f.last[doing] = err.Error()
+		f.Log.Error(err, doing+" fails, and is tried again", keysAndValues...)
+	}
+}
+
+// Retain forgets what is not one of doing.
+func (f *Failures) Retain(doing ...string) {
+	maps.DeleteFunc(f.last, func(known, _ string) bool { return !slices.Contains(doing, known) })
+}
