@@ -236,7 +236,7 @@ func (a *agent) represent(ctx context.Context) error {
 	}
 	reporter, err := clusterstatus.New(clusterstatus.Deps{
 		Client: a.hubDirect.Ungated(clients.Reports(a.ClusterName)), Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
-		Capacity: a.readCapacity, Orphans: a.readOrphans, Checks: a.readChecks, Freeze: a.monitor.State, Changes: a.monitor.Subscribe(), LeaseChanged: a.monitor.Look,
+		Capacity: a.readCapacity, Orphans: a.readOrphans, Checks: a.readChecks, Freeze: a.monitor.Refresh, Changes: a.monitor.Subscribe(), LeaseChanged: a.monitor.Look,
 		Uptime: a.monitor, HubIdentity: a.hubIdentity, Holder: identity, Predecessors: predecessors, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("clusterstatus"),
 	})
 	if err != nil {

@@ -108,7 +108,7 @@ func NewMonitor(options Options) (*Monitor, error) {
 		m.endpoints[scope] = &state
 		options.Metrics.presetProbes(scope)
 	}
-	m.announced = m.State()
+	m.announced = m.Refresh()
 	options.Metrics.show(m.announced, options.Clock.Now())
 	return m, nil
 }
@@ -156,11 +156,11 @@ func (m *Monitor) Observe(scope Scope, err error) time.Duration {
 	}
 	now := m.options.Clock.Now()
 	m.mu.Lock()
-	m.state(now)
+	m.refresh(now)
 	state := m.endpoints[scope]
 	before := state.lastOutcome
 	state.observe(outcome, message, now)
-	m.state(now)
+	m.refresh(now)
 	thawed := state.thawed
 	m.mu.Unlock()
 
@@ -208,7 +208,7 @@ func (m *Monitor) untilDeadline() time.Duration {
 func (m *Monitor) notify() {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
-	state := m.state(now)
+	state := m.refresh(now)
 	before := m.announced
 	// A freeze that comes and goes between two looks is news for who lists the world after it.
 	changed := before.Frozen != state.Frozen || before.Reason != state.Reason || m.notifiedFreezes != m.freezes

@@ -21,7 +21,7 @@ func relistingWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.options.Relist = true
 	w.freezes, w.caused, w.listed = 0, false, false
-	w.State()
+	w.Refresh()
 	return w
 }
 

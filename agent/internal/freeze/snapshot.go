@@ -38,23 +38,49 @@ type EndpointStatus struct {
 	unproven bool
 }
 
-// State returns the state now.
+// State returns the state now, and changes nothing. What it is the first to see counts as a freeze once Check, Refresh, a probe or
+// the announcement of changes sees it.
 func (m *Monitor) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state(m.options.Clock.Now())
+	return m.stateAt(m.options.Clock.Now())
 }
 
-// state computes the state at now, and records it in the downtime.
-func (m *Monitor) state(now time.Time) State {
+// Refresh takes in what holds now, as Check does, and returns it. It is for what others are told: they must not hear of a freeze that
+// the agent itself does not count.
+func (m *Monitor) Refresh() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refresh(m.options.Clock.Now())
+}
+
+// refresh records the state at now, and returns it.
+func (m *Monitor) refresh(now time.Time) State {
+	state := m.stateAt(now)
+	for _, e := range m.endpoints {
+		e.advance(now)
+	}
+	switch {
+	case !state.Ordered:
+		m.orderedSince = time.Time{}
+	case m.orderedSince.IsZero():
+		m.orderedSince = now
+	}
+	m.recordCause(state.Frozen && state.Reason != v1alpha1.ReasonRelisting)
+	m.downtime.record(state.Frozen, state.Since, now)
+	return state
+}
+
+// stateAt computes the state at now.
+func (m *Monitor) stateAt(now time.Time) State {
 	state := State{Reason: v1alpha1.ReasonNotFrozen}
 	for _, scope := range scopes {
-		e := m.endpoints[scope]
-		if e == nil {
+		if m.endpoints[scope] == nil {
 			continue
 		}
+		e := *m.endpoints[scope]
 		e.advance(now)
-		status := describe(scope, e)
+		status := describe(scope, &e)
 		state.Endpoints = append(state.Endpoints, status)
 		if !status.Frozen {
 			continue
@@ -72,7 +98,6 @@ func (m *Monitor) state(now time.Time) State {
 	m.blocker(&state)
 	m.order(&state, now)
 	m.relist(&state)
-	m.downtime.record(state.Frozen, state.Since, now)
 	return state
 }
 
@@ -114,17 +139,16 @@ func (m *Monitor) order(state *State, now time.Time) {
 	}
 	reason, ordered := m.options.Ordered()
 	if !ordered {
-		m.orderedSince = time.Time{}
 		return
-	}
-	if m.orderedSince.IsZero() {
-		m.orderedSince = now
 	}
 	state.Ordered = true
 	if state.Frozen {
 		return
 	}
 	state.Frozen, state.Reason, state.Since = true, v1alpha1.ReasonManualFreeze, m.orderedSince
+	if state.Since.IsZero() {
+		state.Since = now
+	}
 	state.Message = fmt.Sprintf("the Cluster's annotation %s says: %s", v1alpha1.FreezeAnnotation, reason)
 }
 
@@ -142,7 +166,7 @@ func (m *Monitor) Answered(scope Scope) time.Time {
 
 // Check returns nil, or *Error while the agent is frozen.
 func (m *Monitor) Check() error {
-	state := m.State()
+	state := m.Refresh()
 	if !state.Frozen {
 		return nil
 	}
@@ -198,21 +222,25 @@ func messageOf(status EndpointStatus) string {
 	return message
 }
 
-// relist keeps the agent frozen until it has listed everything since the last cause of the freeze: what it knows may be from
-// before the freeze. The causes are numbered, so that a list from before the last one does not count.
-func (m *Monitor) relist(state *State) {
+// recordCause takes in whether something other than the relist keeps the agent frozen. The causes are numbered, so that a list from
+// before the last one does not count.
+func (m *Monitor) recordCause(caused bool) {
 	if !m.options.Relist {
 		return
 	}
-	if state.Frozen {
+	if caused {
 		if !m.caused {
 			m.freezes++
 		}
-		m.caused, m.listed, m.listing = true, false, ""
-		return
+		m.listed, m.listing = false, ""
 	}
-	m.caused = false
-	if m.listed {
+	m.caused = caused
+}
+
+// relist keeps the agent frozen until it has listed everything since the last cause of the freeze: what it knows may be from
+// before the freeze.
+func (m *Monitor) relist(state *State) {
+	if !m.options.Relist || state.Frozen || m.listed {
 		return
 	}
 	why := Blocker{Reason: v1alpha1.ReasonRelisting, Message: "the agent compares its caches with the API servers before it acts, which takes a few seconds", Since: m.downtime.open}
@@ -228,7 +256,7 @@ func (m *Monitor) relist(state *State) {
 func (m *Monitor) Relist() (freeze uint64, due bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state(m.options.Clock.Now())
+	m.refresh(m.options.Clock.Now())
 	return m.freezes, m.options.Relist && !m.caused && !m.listed
 }
 
@@ -246,11 +274,11 @@ func (m *Monitor) Relisting(freeze uint64, message string) {
 func (m *Monitor) Relisted(freeze uint64) {
 	m.mu.Lock()
 	now := m.options.Clock.Now()
-	m.state(now)
+	m.refresh(now)
 	if m.freezes == freeze {
 		// A cause that has come up takes it back.
 		m.listed = true
-		m.state(now)
+		m.refresh(now)
 	}
 	m.mu.Unlock()
 	m.Look()
@@ -260,6 +288,6 @@ func (m *Monitor) Relisted(freeze uint64) {
 func (m *Monitor) Thaw() (number uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state(m.options.Clock.Now())
+	m.refresh(m.options.Clock.Now())
 	return m.downtime.thaw()
 }
