@@ -4,16 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"time"
 
 	"github.com/google/uuid"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/agent/internal/clientcert"
 	"github.com/hollowfleet/hollowfleet/agent/internal/clients"
@@ -22,287 +15,184 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/poll"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/internal/version"
 )
 
-// leaveTimeout bounds the agent's last word to the hub.
-const leaveTimeout = 3 * time.Second
+// kubeconfigs are the clusters that the agent works with; that of the hub follows the credential.
+type kubeconfigs struct{ hub, target, host *rest.Config }
 
-// way is the agent's way to the hub.
-type way struct {
-	clients.Source
-	// server is where the hub was when the agent started.
-	server string
-	// follow keeps the source fresh until its context ends.
-	follow func(ctx context.Context) error
-	// waiting says what the agent waits for to get a credential, empty while it has a good one.
-	waiting func() string
+// bootstrap makes this process the agent of its cluster: it has the identity, the credential and the Lease, and knows what keeps the
+// agent from acting.
+type bootstrap struct {
+	*environment
+	kubeconfigs
+	way         way
+	hubDirect   *clients.Direct
+	hubProbe    *clients.HubProbe
+	targetProbe *clients.TargetProbe
+	// dir is the credential directory, if there is one, and release ends our claim to it.
+	dir     *clientcert.Dir
+	release func()
+	// denial knows whether the hub has shut this agent out, skew whether its version keeps the agent from working for it, and hubIdentity
+	// whether it is the hub that this agent works for.
+	denial      *hubidentity.Denial
+	skew        *versionSkew
+	hubIdentity *hubidentity.Verifier
+	lease       *clusterstatus.LeaseHolder
+	monitor     *freeze.Monitor
+	reporter    *clusterstatus.Reporter
+	// facts are what the reporter tells of the cluster.
+	facts         *facts
+	freezeMetrics *freeze.Metrics
 }
 
-// openCredential opens the place where the agent keeps what is its own, and makes the way to a hub that it joins.
-func (a *agent) openCredential(ctx context.Context, target *clients.Direct, userAgent string) error {
-	if a.CredentialDir != "" {
+// newBootstrap loads the kubeconfigs, and makes what it takes to become this cluster's agent.
+func newBootstrap(ctx context.Context, e *environment) (*bootstrap, error) {
+	b := &bootstrap{environment: e, facts: &facts{}, lease: clusterstatus.NewLeaseHolder(e.clock), freezeMetrics: freeze.NewMetrics(e.registry)}
+	userAgent := b.userAgent()
+	if err := b.loadKubeconfigs(userAgent); err != nil {
+		return nil, err
+	}
+	hostDirect, err := b.connect(ctx, userAgent)
+	if err != nil {
+		return nil, err
+	}
+	if b.hubIdentity, err = b.newHubIdentity(hostDirect); err != nil {
+		return nil, err
+	}
+	if b.monitor, err = b.newMonitor(hostDirect); err != nil {
+		return nil, err
+	}
+	b.reporter, err = b.newReporter()
+	return b, err
+}
+
+// connect makes the clients and probes of the API servers. It returns a client of the host's.
+func (b *bootstrap) connect(ctx context.Context, userAgent string) (host *clients.Direct, err error) {
+	targetDirect, err := clients.NewDirect(b.target)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the target: %w", err)
+	}
+	if err := b.connectHub(ctx, targetDirect, userAgent); err != nil {
+		return nil, err
+	}
+	b.hubProbe, b.denial = clients.NewHubProbe(b.hubDirect, b.ClusterName), hubidentity.NewDenial(b.clock)
+	b.skew = &versionSkew{own: b.Version, cluster: b.hubProbe.Cluster, clock: b.clock}
+	if b.targetProbe, err = clients.NewTargetProbe(targetDirect, b.target, b.clock); err != nil {
+		return nil, err
+	}
+	if b.HostKubeconfig == b.TargetKubeconfig {
+		return targetDirect, nil
+	}
+	if host, err = clients.NewDirect(b.host); err != nil {
+		return nil, fmt.Errorf("connecting to the host: %w", err)
+	}
+	return host, nil
+}
+
+// newMonitor makes what knows whether the agent may act.
+func (b *bootstrap) newMonitor(host *clients.Direct) (*freeze.Monitor, error) {
+	probes := map[freeze.Scope]freeze.Probe{freeze.Hub: b.probeHub, freeze.Target: b.targetProbe.Probe}
+	if b.HostKubeconfig != b.TargetKubeconfig {
+		probes[freeze.Host] = clients.HostProbe(host, b.HostNamespace)
+	}
+	return freeze.NewMonitor(freeze.Options{
+		Probes:   probes,
+		Ordered:  b.hubProbe.Ordered,
+		Blockers: []freeze.BlockerFunc{b.denial.Blocked, b.skew.Blocked, b.hubIdentity.Blocked, b.lease.Blocked},
+		Relist:   true,
+		Policy:   freeze.Policy{After: b.FreezeAfter, Successes: DefaultThawSuccesses},
+		Interval: b.probeInterval(), FastInterval: min(fastProbe, b.probeInterval()), Timeout: b.probeTimeout(),
+		Clock: b.clock, Log: b.Log.WithName("freeze"), Metrics: b.freezeMetrics,
+	})
+}
+
+// loadKubeconfigs reads what others have written, and reports everything that is wrong with it.
+func (b *bootstrap) loadKubeconfigs(userAgent string) error {
+	var problems []error
+	if b.HubKubeconfig != "" {
 		var err error
-		if a.dir, err = clientcert.NewDir(a.CredentialDir); err != nil {
-			return &UsageError{Err: fmt.Errorf("--credential-dir: %w", err)}
+		if b.way, err = b.ready(); err != nil {
+			problems = append(problems, err)
 		}
 	}
-	if a.HubKubeconfig != "" {
-		return nil
-	}
-	var store clientcert.Store = a.dir
-	if a.CredentialSecret != "" {
-		key, err := a.secretKey()
-		if err != nil {
-			return &UsageError{Err: err}
-		}
-		store = clientcert.NewSecret(target.Ungated(clients.Keeping("Secret", key)), key)
-	}
-	var err error
-	a.way, err = a.joining(ctx, store, userAgent)
-	return err
-}
-
-// ready is the way with a kubeconfig that another program renews.
-func (a *agent) ready() (way, error) {
-	files, err := clientcert.NewFiles(a.HubKubeconfig, a.clock, a.Log.WithName("clientcert"), a.acceptIdentity)
-	if err != nil {
-		return way{}, fmt.Errorf("--hub-kubeconfig: %w", err)
-	}
-	config, _, err := files.Current()
-	if err != nil {
-		return way{}, err
-	}
-	return way{Source: files, server: config.Host, follow: files.Run, waiting: func() string { return "" }}, nil
-}
-
-// joining is the way with a credential that the agent gets and keeps itself.
-func (a *agent) joining(ctx context.Context, store clientcert.Store, userAgent string) (way, error) {
-	bounded, cancel := context.WithTimeout(ctx, longestTimeout)
-	defer cancel()
-	server, err := clientcert.Server(bounded, a.BootstrapKubeconfig, a.ClusterName, store)
-	if err != nil {
-		return way{}, &UsageError{Err: fmt.Errorf("--bootstrap-kubeconfig: %w", err)}
-	}
-	credentials, err := clientcert.New(clientcert.Options{
-		Cluster: a.ClusterName, Bootstrap: a.BootstrapKubeconfig, Store: store, Lifetime: a.CertificateLifetime,
-		Dial: func(config *rest.Config) (client.Client, error) {
-			own := rest.CopyConfig(config)
-			own.UserAgent = userAgent
-			direct, err := clients.NewDirect(own)
-			if err != nil {
-				return nil, err
-			}
-			return direct.Ungated(clients.Credentials(a.ClusterName)), nil
-		},
-		Random: rand.Float64, Clock: a.clock, Log: a.Log.WithName("clientcert"), Metrics: a.credentialMetrics,
-	})
-	if err != nil {
-		return way{}, err
-	}
-	return way{Source: credentials, server: server, follow: credentials.Run, waiting: credentials.Waiting}, nil
-}
-
-// probeHub also says what the agent does about a credential that the hub does not know any more.
-func (a *agent) probeHub(ctx context.Context) error {
-	err := a.hubProbe.Probe(ctx)
-	a.denial.Probed(err, a.hubProbe.Cluster())
-	var none *clientcert.NotYetError
-	if waiting := a.way.waiting(); err != nil && waiting != "" && !errors.As(err, &none) {
-		return fmt.Errorf("%w; waiting for %s", err, waiting)
-	}
-	return err
-}
-
-// claim takes the credential directory, for which it waits, and gives this process its identity, which no other process has.
-//
-// With a directory, predecessors are the processes that had it before: the process that holds the directory's lock knows
-// that they are no more, and goes on with their Lease at once. Without one a killed agent's successor waits until the
-// Lease has expired.
-func (a *agent) claim(ctx context.Context) (identity string, predecessors []string, err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", nil, fmt.Errorf("reading the host's name: %w", err)
-	}
-	identity = host + "_" + uuid.NewString()
-	if a.dir == nil {
-		return identity, nil, nil
-	}
-	err = poll.Until(ctx, a.clock, joinInterval, func(context.Context) (claimed bool, err error) {
-		predecessors, a.release, err = a.dir.Claim(identity)
-		if !errors.Is(err, clientcert.ErrInUse) {
-			return err == nil, err
-		}
-		if a.rival.CompareAndSwap(nil, &freeze.Blocker{
-			Reason: v1alpha1.ReasonAnotherAgent, Since: a.clock.Now(),
-			Message: fmt.Sprintf("another agent process uses %s; this one stands by until that one has ended", a.dir),
-		}) {
-			a.monitor.Look()
-		}
-		return false, nil
-	})
-	if err != nil {
-		return "", nil, err
-	}
-	a.rival.Store(nil)
-	return identity, predecessors, nil
-}
-
-// leaseBlocker tells why this agent may not act now, however well the API servers are.
-func (a *agent) leaseBlocker() (freeze.Blocker, bool) {
-	if reporter := a.reporter.Load(); reporter != nil {
-		return reporter.Blocked()
-	}
-	if rival := a.rival.Load(); rival != nil {
-		return *rival, true
-	}
-	return freeze.Blocker{Reason: v1alpha1.ReasonLeaseNotHeld, Since: a.started, Message: "the cluster's Lease is not taken yet"}, true
-}
-
-// versionSkew tells why this agent may not work for a hub of the version that the Cluster tells.
-func (a *agent) versionSkew() (freeze.Blocker, bool) {
-	cluster := a.hubProbe.Cluster()
-	if cluster == nil {
-		return freeze.Blocker{}, false
-	}
-	message := version.UnsupportedSkew(a.Version, cluster.Status.HubVersion)
-	if message == "" {
-		a.skewed.Store(nil)
-		return freeze.Blocker{}, false
-	}
-	known := a.skewed.Load()
-	if known == nil || known.Message != message {
-		known = &freeze.Blocker{Reason: v1alpha1.ReasonVersionSkew, Message: message, Since: a.clock.Now()}
-		a.skewed.Store(known)
-	}
-	return *known, true
-}
-
-// leave gives up what makes others wait for this agent. It keeps the Lease when the agent failed: something of it
-// may still be acting, so another one has to wait until the Lease expires.
-func (a *agent) leave(ctx context.Context, failed error) {
-	if reporter := a.reporter.Load(); reporter != nil && failed == nil {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		defer cancel()
-		if err := reporter.Release(last); err != nil {
-			a.Log.Info("Giving up the Lease failed; another agent has to wait until it expires", "error", err)
-		}
-		if err := a.hubIdentity.Release(last); err != nil {
-			a.Log.Info("Storing the last renewal of the Lease failed", "error", err)
+	for _, kubeconfig := range []struct {
+		flag, path string
+		into       **rest.Config
+	}{
+		{"--target-kubeconfig", b.TargetKubeconfig, &b.target},
+		{"--host-kubeconfig", b.HostKubeconfig, &b.host},
+	} {
+		var err error
+		if *kubeconfig.into, err = clients.LoadConfig(kubeconfig.path, userAgent); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", kubeconfig.flag, err))
 		}
 	}
-	if a.release == nil {
-		return
-	}
-	if errors.Is(failed, clusterstatus.ErrLeaseLost) {
-		// The one that has the Lease may have come from a copy of this agent.
-		if err := a.dir.Disown(); err != nil {
-			a.Log.Error(err, "Forgetting the identity of an agent that has lost the Lease failed")
-		}
-	}
-	a.release()
-}
-
-// newHubIdentity makes what knows the hub. It is stored on the host, by a client that is not gated.
-func (a *agent) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier, error) {
-	key := hubidentity.StoreKey(a.HostNamespace, a.ClusterName)
-	return hubidentity.New(hubidentity.Deps{
-		Cluster: a.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), a.HostNamespace, a.ClusterName),
-		Hub: a.hubDirect.Reader, Last: a.hubProbe.Cluster, Seen: a.hubProbe.Seen, Changed: func() { a.monitor.Look() }, Saw: a.sawLease,
-		Nonce: uuid.NewString, Clock: a.clock, Log: a.Log.WithName("hubidentity"), Metrics: hubidentity.NewMetrics(a.registry),
-	})
-}
-
-// sawLease lets the reporter know of the Lease as the hub shows it when something is about to be done for the hub.
-func (a *agent) sawLease(lease *coordinationv1.Lease) {
-	if reporter := a.reporter.Load(); reporter != nil {
-		reporter.SawLease(lease)
-	}
-}
-
-// reportedCluster is the Cluster to report on, nil if there is none that the agent may.
-func (a *agent) reportedCluster() *v1alpha1.Cluster {
-	if _, out := a.denial.Blocked(); out {
-		return nil
-	}
-	return a.hubProbe.Cluster()
-}
-
-// represent gives the agent its identity and credential, and reports for the cluster.
-func (a *agent) represent(ctx context.Context) error {
-	identity, predecessors, err := a.claim(ctx)
-	if err != nil {
-		return err
-	}
-	reporter, err := clusterstatus.New(clusterstatus.Deps{
-		Client: a.hubDirect.Ungated(clients.Reports(a.ClusterName)), Cluster: a.reportedCluster, Seen: a.hubProbe.Seen, Target: a.targetProbe.Identity,
-		Capacity: a.readCapacity, Orphans: a.readOrphans, Checks: a.readChecks, Freeze: a.monitor.Refresh, Changes: a.monitor.Subscribe(), LeaseChanged: a.monitor.Look,
-		Uptime: a.monitor, HubIdentity: a.hubIdentity, Holder: identity, Predecessors: predecessors, AgentVersion: a.Version, Clock: a.clock, Log: a.Log.WithName("clusterstatus"),
-	})
-	if err != nil {
-		return err
-	}
-	a.reporter.Store(reporter)
-	following := make(chan error, 1)
-	go func() { following <- a.way.follow(ctx) }()
-	err = reporter.Start(ctx)
-	if err != nil {
-		return err
-	}
-	return <-following
-}
-
-// checkIdentity makes sure that the hub knows a ready kubeconfig's user as this cluster's agent. A credential that the agent
-// has got by joining is its own.
-func (a *agent) checkIdentity(ctx context.Context) error {
-	if a.HubKubeconfig == "" {
-		return nil
-	}
-	if err := a.identify(ctx, a.hubDirect); err != nil {
-		return fmt.Errorf("--hub-kubeconfig: %w", err)
+	if err := errors.Join(problems...); err != nil {
+		return &UsageError{Err: err}
 	}
 	return nil
 }
 
-// acceptIdentity is checkIdentity for a kubeconfig that is exchanged while the agent runs.
-func (a *agent) acceptIdentity(ctx context.Context, config *rest.Config) error {
-	own := rest.CopyConfig(config)
-	own.UserAgent = a.userAgent()
-	hub, err := clients.NewDirect(own)
-	if err != nil {
-		return fmt.Errorf("connecting to the hub: %w", err)
-	}
-	return a.identify(ctx, hub)
+// newHubIdentity makes what knows the hub. It is stored on the host, by a client that is not gated.
+func (b *bootstrap) newHubIdentity(host *clients.Direct) (*hubidentity.Verifier, error) {
+	key := hubidentity.StoreKey(b.HostNamespace, b.ClusterName)
+	return hubidentity.New(hubidentity.Deps{
+		Cluster: b.ClusterName, Store: hubidentity.NewStore(host.Ungated(clients.Keeping("ConfigMap", key)), b.HostNamespace, b.ClusterName),
+		Hub: b.hubDirect.Reader, Last: b.hubProbe.Cluster, Seen: b.hubProbe.Seen, Changed: func() { b.monitor.Look() }, Saw: b.lease.Observe,
+		Nonce: uuid.NewString, Clock: b.clock, Log: b.Log.WithName("hubidentity"), Metrics: hubidentity.NewMetrics(b.registry),
+	})
 }
 
-// identify asks the hub who this agent is there, until it answers or has refused often enough to mean it, and fails if
-// that is not this cluster's agent: no rule of the hub would bind an administrator or another cluster's agent to this one
-// cluster.
-func (a *agent) identify(ctx context.Context, direct *clients.Direct) error {
-	hub := direct.Ungated(clients.Identity())
-	refusals, said := 0, freeze.OK
-	return poll.Until(ctx, a.clock, joinInterval, func(ctx context.Context) (identified bool, err error) {
-		review := &authenticationv1.SelfSubjectReview{}
-		bounded, cancel := context.WithTimeout(ctx, longestTimeout)
-		err = hub.Create(bounded, review)
-		cancel()
-		if apierrors.IsForbidden(err) {
-			refusals++
-		} else {
-			refusals = 0
+// reportedCluster returns what reads the Cluster to report on, nil if there is none that the agent may.
+func reportedCluster(denial *hubidentity.Denial, probe *clients.HubProbe) func() *v1alpha1.Cluster {
+	return func() *v1alpha1.Cluster {
+		if _, out := denial.Blocked(); out {
+			return nil
 		}
-		switch {
-		case err == nil:
-			return true, clientcert.CheckIdentity(a.ClusterName, review.Status.UserInfo)
-		case refusals == hubidentity.RefusalsToDeny:
-			// Every identity may ask unless an administrator has taken that right away; RBAC decides then alone.
-			a.Log.Info("Going on without knowing who this agent is on the hub", "Cluster", a.ClusterName, "why", err.Error())
-			return true, nil
+		return probe.Cluster()
+	}
+}
+
+// waitUntilJoined returns when the agent has its credential, the hub has accepted the cluster and made its
+// namespace, and the agent has the cluster's Lease. It says in the log what it waits for, once for each thing.
+//
+// An agent that stands by for another one waits here too: its controllers would report on the same Machines.
+func (b *bootstrap) waitUntilJoined(ctx context.Context) error {
+	return poll.Until(ctx, b.clock, joinInterval, func(context.Context) (joined bool, err error) {
+		missing := b.missing()
+		if missing != "" && b.doing.Swap(missing) != missing {
+			b.Log.Info("Waiting to join", "Cluster", b.ClusterName, "for", missing)
 		}
-		if outcome := freeze.Classify(err); outcome != said {
-			a.Log.Info("Waiting to know who this agent is on the hub", "Cluster", a.ClusterName, "outcome", outcome, "why", clients.Diagnose(err).Error())
-			said = outcome
-		}
-		return false, nil
+		return missing == "", nil
 	})
+}
+
+// missing says what the agent has to wait for, empty if nothing.
+func (b *bootstrap) missing() string {
+	cluster := b.hubProbe.Cluster()
+	why, blocked := b.lease.Blocked()
+	denied, out := b.denial.Blocked()
+	skew, skewed := b.skew.Blocked()
+	switch {
+	case out:
+		return denied.Message
+	case skewed:
+		return skew.Message
+	case blocked && why.Reason == v1alpha1.ReasonAnotherAgent:
+		return why.Message
+	case b.way.waiting() != "":
+		return b.way.waiting()
+	case clusterstatus.Joined(cluster) && blocked:
+		return why.Message
+	case clusterstatus.Joined(cluster):
+		return ""
+	case cluster != nil:
+		return fmt.Sprintf("the hub to accept Cluster %q and make its namespace (spec.acceptance is %s)", b.ClusterName, cluster.Spec.Acceptance)
+	}
+	for _, endpoint := range b.monitor.State().Endpoints {
+		if endpoint.Scope == freeze.Hub && endpoint.LastMessage != "" {
+			return fmt.Sprintf("the hub to show this agent Cluster %q: %s: %s", b.ClusterName, endpoint.LastOutcome, endpoint.LastMessage)
+		}
+	}
+	return "the hub's first answer"
 }

@@ -14,34 +14,34 @@ import (
 
 // newDisruptions makes what carries NodeDisruptionRuns out, and knows what new instances are made with. It also returns the
 // client of the target that it shares with drains and checks.
-func (a *agent) newDisruptions(c clusters) (kubernetes.Interface, *disruption.Controller, error) {
-	target, err := clients.NewGatedClientset(a.target, a.gate.RoundTripper)
+func (w *worker) newDisruptions(c clusters) (kubernetes.Interface, *disruption.Controller, error) {
+	target, err := clients.NewGatedClientset(w.target, w.gate.RoundTripper)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to the target for drains: %w", err)
 	}
 	disruptions, err := disruption.New(disruption.Deps{
-		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Nodes: c.target.GetClient(),
-		Host: c.host.GetClient(), HostNamespace: a.HostNamespace, Target: target,
-		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("disruption"),
+		Namespace: w.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Nodes: c.target.GetClient(),
+		Host: c.host.GetClient(), HostNamespace: w.HostNamespace, Target: target,
+		Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("disruption"),
 	})
 	return target, disruptions, err
 }
 
 // addLoadTests adds what carries LoadTestRuns out.
-func (a *agent) addLoadTests(c clusters, target kubernetes.Interface) error {
+func (w *worker) addLoadTests(c clusters, target kubernetes.Interface) error {
 	metadata, err := clients.NewMetadata(c.hub.GetConfig(), c.hub.GetHTTPClient())
 	if err != nil {
 		return err
 	}
 	tests, err := loadtest.New(loadtest.Deps{
-		Namespace: a.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Target: target,
-		Watch: metadata.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(a.hubNamespace()).Watch,
+		Namespace: w.hubNamespace(), Runs: c.hub.GetAPIReader(), Hub: c.hub.GetClient(), Target: target,
+		Watch: metadata.Resource(v1alpha1.GroupVersion.WithResource("loadtestruns")).Namespace(w.hubNamespace()).Watch,
 		Load: func(observe func(http.RoundTripper) http.RoundTripper) (*clients.Load, error) {
-			return clients.NewLoad(a.target, a.gate.RoundTripper, observe)
+			return clients.NewLoad(w.target, w.gate.RoundTripper, observe)
 		},
-		NodeInformers: c.target.GetCache(), Host: c.host.GetClient(), HostNamespace: a.HostNamespace,
-		Limits: a.LoadTests.limits(),
-		Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("loadtest"),
+		NodeInformers: c.target.GetCache(), Host: c.host.GetClient(), HostNamespace: w.HostNamespace,
+		Limits: w.LoadTests.limits(),
+		Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("loadtest"),
 	})
 	if err != nil {
 		return err

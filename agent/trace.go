@@ -12,22 +12,22 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
-// export makes what sends traces and metrics.
-func (a *agent) export(ctx context.Context) error {
-	service := telemetry.Here("hollowfleet-agent", a.Version)
-	service.Cluster = a.ClusterName
+// startExporter makes what sends traces and metrics.
+func (e *environment) startExporter(ctx context.Context) error {
+	service := telemetry.Here("hollowfleet-agent", e.Version)
+	service.Cluster = e.ClusterName
 	var err error
-	a.exporter, err = telemetry.New(ctx, a.Tracing, service, prometheus.Gatherers{a.registry, crmetrics.Registry}, a.Log.WithName("tracing"))
+	e.exporter, err = telemetry.New(ctx, e.Tracing, service, prometheus.Gatherers{e.registry, crmetrics.Registry}, e.Log.WithName("tracing"))
 	return err
 }
 
 // traceFreezes makes a span of each freeze when it is over: what of a trace took long may have waited for that.
-func (a *agent) traceFreezes(ctx context.Context, group *errgroup.Group) {
-	tracer := telemetry.NewTracer(a.exporter.Tracers)
+func (b *bootstrap) traceFreezes(ctx context.Context, group *errgroup.Group) {
+	tracer := telemetry.NewTracer(b.exporter.Tracers)
 	if tracer == nil {
 		return
 	}
-	changes := a.monitor.Subscribe()
+	changes := b.monitor.Subscribe()
 	group.Go(func() error {
 		var first freeze.State
 		for {
@@ -36,12 +36,12 @@ func (a *agent) traceFreezes(ctx context.Context, group *errgroup.Group) {
 				return nil
 			case <-changes:
 			}
-			switch state := a.monitor.State(); {
+			switch state := b.monitor.State(); {
 			case state.Frozen && !first.Frozen:
 				first = state
 			case !state.Frozen && first.Frozen:
-				tracer.Record(ctx, "Cluster.Frozen", telemetry.From{}, first.Since, a.clock.Now(),
-					attribute.String("hollowfleet.cluster", a.ClusterName), attribute.String("hollowfleet.reason", first.Reason))
+				tracer.Record(ctx, "Cluster.Frozen", telemetry.From{}, first.Since, b.clock.Now(),
+					attribute.String("hollowfleet.cluster", b.ClusterName), attribute.String("hollowfleet.reason", first.Reason))
 				first = freeze.State{}
 			}
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/csrapprover"
 	"github.com/hollowfleet/hollowfleet/agent/internal/drain"
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
+	"github.com/hollowfleet/hollowfleet/agent/internal/hubidentity"
 	"github.com/hollowfleet/hollowfleet/agent/internal/machine"
 	"github.com/hollowfleet/hollowfleet/agent/internal/node"
 	"github.com/hollowfleet/hollowfleet/agent/internal/relist"
@@ -67,6 +68,35 @@ func newParts(registry prometheus.Registerer, monitor *freeze.Monitor) parts {
 	}
 }
 
+// worker makes the Machines of the cluster real, once the bootstrap lets it.
+type worker struct {
+	*environment
+	kubeconfigs
+	hubProbe    *clients.HubProbe
+	targetProbe *clients.TargetProbe
+	denial      *hubidentity.Denial
+	hubIdentity *hubidentity.Verifier
+	monitor     *freeze.Monitor
+	facts       *facts
+	gate        *freeze.Gate
+	thawLimiter *freeze.ThawLimiter
+	parts       parts
+}
+
+// newWorker returns the worker that acts for what a bootstrap represents.
+func newWorker(b *bootstrap) (*worker, error) {
+	w := &worker{
+		environment: b.environment, kubeconfigs: b.kubeconfigs, hubProbe: b.hubProbe, targetProbe: b.targetProbe, denial: b.denial,
+		hubIdentity: b.hubIdentity, monitor: b.monitor, facts: b.facts, gate: freeze.NewGate(b.monitor, b.freezeMetrics), parts: newParts(b.registry, b.monitor),
+	}
+	var err error
+	w.thawLimiter, err = freeze.NewThawLimiter(freeze.ThawLimiterOptions{
+		PerMinute: w.ThawDeletionsPerMinute, Period: w.ThawPeriod,
+		Thaw: w.monitor.Thaw, Downtime: w.monitor, Clock: w.clock, Metrics: b.freezeMetrics,
+	})
+	return w, err
+}
+
 // clusters are the caches and gated clients of the agent.
 type clusters struct {
 	hub          manager.Manager
@@ -76,25 +106,23 @@ type clusters struct {
 }
 
 // work runs the controllers until ctx ends.
-func (a *agent) work(ctx context.Context) error {
+func (w *worker) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer utilnet.CloseIdleConnectionsFor(a.hub.Transport)
-	a.doing.Store("working")
-	a.Log.Info("Working", "Cluster", a.ClusterName, "hub", a.hub.Host, "target", a.target.Host, "host", a.host.Host)
-	c, err := a.clusters(ctx)
+	defer utilnet.CloseIdleConnectionsFor(w.hub.Transport)
+	w.doing.Store("working")
+	w.Log.Info("Working", "Cluster", w.ClusterName, "hub", w.hub.Host, "target", w.target.Host, "host", w.host.Host)
+	c, err := w.clusters(ctx)
 	if err != nil {
 		return err
 	}
 	if err := csrapprover.Index(ctx, c.target.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("indexing certificate requests: %w", err)
 	}
-	defer a.hubIdentity.Instances(nil)
-	if err := a.addControllers(ctx, c); err != nil {
+	defer w.hubIdentity.Instances(nil)
+	if err := w.addControllers(ctx, c); err != nil {
 		return err
 	}
-	read := a.capacityReader(c.target)
-	a.capacity.Store(&read)
 	if err := c.hub.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}
@@ -103,18 +131,18 @@ func (a *agent) work(ctx context.Context) error {
 
 // clusters makes the caches. The hub's is the manager's; those of target and host are two also when they are the
 // same cluster: they share connections and nothing that they hold is in both.
-func (a *agent) clusters(ctx context.Context) (clusters, error) {
+func (w *worker) clusters(ctx context.Context) (clusters, error) {
 	c := clusters{informers: &relist.Caches{}}
 	newCache := clients.NewCacheUntil(ctx)
 	scheme, err := clients.Scheme()
 	if err != nil {
 		return c, err
 	}
-	c.hub, err = manager.New(clients.Gated(a.hub, a.gate.HubRoundTripper), manager.Options{
-		Scheme: scheme, MapperProvider: mapper, Logger: a.Log,
+	c.hub, err = manager.New(clients.Gated(w.hub, w.gate.HubRoundTripper), manager.Options{
+		Scheme: scheme, MapperProvider: mapper, Logger: w.Log,
 		NewCache: newCache, NewClient: undecodable.NewClient,
 		Cache: cache.Options{
-			DefaultNamespaces: map[string]cache.Config{a.hubNamespace(): {}},
+			DefaultNamespaces: map[string]cache.Config{w.hubNamespace(): {}},
 			DefaultTransform:  cache.TransformStripManagedFields(),
 			NewInformer:       c.informers.NewInformer("hub"),
 		},
@@ -130,20 +158,20 @@ func (a *agent) clusters(ctx context.Context) (clusters, error) {
 	if err != nil {
 		return c, fmt.Errorf("making the hub's cache: %w", err)
 	}
-	target, host := a.targetCache(), a.hostCache()
+	target, host := w.targetCache(), w.hostCache()
 	target.NewInformer, host.NewInformer = c.informers.NewInformer("target"), c.informers.NewInformer("host")
-	if c.target, err = a.addCluster(c.hub, scheme, a.target, newCache, target); err != nil {
+	if c.target, err = w.addCluster(c.hub, scheme, w.target, newCache, target); err != nil {
 		return c, fmt.Errorf("making the target's cache: %w", err)
 	}
-	if c.host, err = a.addCluster(c.hub, scheme, a.host, newCache, host); err != nil {
+	if c.host, err = w.addCluster(c.hub, scheme, w.host, newCache, host); err != nil {
 		return c, fmt.Errorf("making the host's cache: %w", err)
 	}
 	return c, nil
 }
 
-func (a *agent) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, newCache cache.NewCacheFunc, options cache.Options) (cluster.Cluster, error) {
-	made, err := cluster.New(clients.Gated(config, a.gate.RoundTripper), func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, mapper, a.Log, newCache, options
+func (w *worker) addCluster(to manager.Manager, scheme *runtime.Scheme, config *rest.Config, newCache cache.NewCacheFunc, options cache.Options) (cluster.Cluster, error) {
+	made, err := cluster.New(clients.Gated(config, w.gate.RoundTripper), func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider, o.Logger, o.NewCache, o.Cache = scheme, mapper, w.Log, newCache, options
 		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
 	})
 	if err != nil {
@@ -156,9 +184,9 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) { return client
 
 // targetCache holds hollow Nodes and the certificate requests of kubelets. With other providers than hollow it
 // holds every Node: theirs carry no label to select them by.
-func (a *agent) targetCache() cache.Options {
+func (w *worker) targetCache() cache.Options {
 	nodes := cache.ByObject{Transform: node.Shrink}
-	if len(a.Drivers) == 0 {
+	if len(w.Drivers) == 0 {
 		nodes.Label = labels.SelectorFromSet(labels.Set{v1alpha1.HollowNodeLabel: "true"})
 	}
 	return cache.Options{
@@ -173,99 +201,97 @@ func (a *agent) targetCache() cache.Options {
 }
 
 // hostCache holds this cluster's pods.
-func (a *agent) hostCache() cache.Options {
+func (w *worker) hostCache() cache.Options {
 	return cache.Options{
 		DefaultTransform:     cache.TransformStripManagedFields(),
-		DefaultNamespaces:    map[string]cache.Config{a.HostNamespace: {}},
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.ClusterNameLabel: a.ClusterName}),
+		DefaultNamespaces:    map[string]cache.Config{w.HostNamespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.ClusterNameLabel: w.ClusterName}),
 	}
 }
 
-func (a *agent) hubNamespace() string { return a.hubProbe.Cluster().Status.Namespace }
+func (w *worker) hubNamespace() string { return w.hubProbe.Cluster().Status.Namespace }
 
 // addControllers wires the controllers. The clients of the caches are gated.
-func (a *agent) addControllers(ctx context.Context, c clusters) error {
+func (w *worker) addControllers(ctx context.Context, c clusters) error {
 	hub, target := c.hub.GetClient(), c.target.GetClient()
-	waker := machine.NewWaker(a.hubNamespace(), hub, a.monitor, a.parts.machineThaws)
-	clientset, disruptions, err := a.newDisruptions(c)
+	waker := machine.NewWaker(w.hubNamespace(), hub, w.monitor, w.parts.machineThaws)
+	clientset, disruptions, err := w.newDisruptions(c)
 	if err != nil {
 		return err
 	}
-	drivers, err := a.drivers(ctx, c, waker, disruptions.PlanFor)
+	drivers, err := w.drivers(ctx, c, waker, disruptions.PlanFor)
 	if err != nil {
 		return err
 	}
-	a.hubIdentity.Instances(instancesOf(drivers))
+	w.hubIdentity.Instances(instancesOf(drivers))
 	requests, err := csrapprover.New(csrapprover.Deps{
-		ClusterName:   a.ClusterName,
-		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", a.TargetNamespace, hollow.BootstrapServiceAccount),
+		ClusterName:   w.ClusterName,
+		BootstrapUser: fmt.Sprintf("system:serviceaccount:%s:%s", w.TargetNamespace, hollow.BootstrapServiceAccount),
 		Hub:           hub, Target: target, TargetReader: c.target.GetAPIReader(),
-		ProviderID: func(machine string) string { return hollow.ProviderID(a.ClusterName, machine) },
-		TokenIDs:   hollow.TokenIDReader(c.host.GetAPIReader(), a.HostNamespace, a.ClusterName),
-		Metrics:    a.parts.approverMetrics,
+		ProviderID: func(machine string) string { return hollow.ProviderID(w.ClusterName, machine) },
+		TokenIDs:   hollow.TokenIDReader(c.host.GetAPIReader(), w.HostNamespace, w.ClusterName),
+		Metrics:    w.parts.approverMetrics,
 	})
 	if err != nil {
 		return err
 	}
 	recorder := c.hub.GetEventRecorder("hollowfleet-agent")
 	machines, err := machine.New(machine.Deps{
-		ClusterName: a.ClusterName,
+		ClusterName: w.ClusterName,
 		Hub:         hub, HubReader: undecodable.Reader(c.hub.GetAPIReader()),
 		Target: target, TargetReader: c.target.GetAPIReader(),
-		Drivers: drivers, Requests: requests, Freeze: a.monitor, Downtime: a.monitor, ThawLimiter: a.pace, Refresh: a.hubIdentity.Verify,
-		Drain: drain.New(clientset, a.clock, a.monitor), ServerVersion: a.targetVersion, Wake: waker.Wake,
+		Drivers: drivers, Requests: requests, Freeze: w.monitor, Downtime: w.monitor, ThawLimiter: w.thawLimiter, Refresh: w.hubIdentity.Verify,
+		Drain: drain.New(clientset, w.clock, w.monitor), ServerVersion: w.targetVersion, Wake: waker.Wake,
 		Recorder: recorder,
-		Clock:    a.clock, Metrics: a.parts.machineMetrics, Tracing: a.exporter.Tracers,
+		Clock:    w.clock, Metrics: w.parts.machineMetrics, Tracing: w.exporter.Tracers,
 	})
 	if err != nil {
 		return err
 	}
-	checker, err := a.newChecker(c, clientset)
+	checker, err := w.newChecker(c, clientset)
 	if err != nil {
 		return err
 	}
-	preThawSync := machine.NewPreThawSync(waker, a.clock)
-	relister, err := a.relister(c, checker, preThawSync)
+	preThawSync := machine.NewPreThawSync(waker, w.clock)
+	relister, err := w.relister(c, checker, preThawSync)
 	if err != nil {
 		return err
 	}
 	finder := machines.OrphanFinder()
-	a.orphans.Store(finder)
+	w.facts.known.Store(&sources{capacity: w.capacityReader(c.target), orphans: finder, checks: checker})
 	return errors.Join(
-		addMachineController(c, a.monitor, machines, waker, preThawSync),
-		addRequestController(c, a.monitor, requests, a.parts.approverThaws),
+		addMachineController(c, w.monitor, machines, waker, preThawSync),
+		addRequestController(c, w.monitor, requests, w.parts.approverThaws),
 		c.hub.Add(finder),
 		c.hub.Add(checker),
 		c.hub.Add(disruptions),
-		a.addLoadTests(c, clientset),
+		w.addLoadTests(c, clientset),
 		c.hub.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			return a.parts.undecodable.Run(ctx, c.hub.GetCache(), a.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
+			return w.parts.undecodable.Run(ctx, c.hub.GetCache(), w.Log.WithName("undecodable"), recorder, &v1alpha1.Machine{}, &v1alpha1.MachineClass{})
 		})),
 		c.hub.Add(relister),
-		c.hub.Add(a.hubIdentity.Continuity()),
-		c.hub.Add(a.denial.Admission()),
+		c.hub.Add(w.hubIdentity.Continuity()),
+		c.hub.Add(w.denial.Admission()),
 	)
 }
 
 // newChecker makes what reads for the hub's checks.
-func (a *agent) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
-	checker, err := checks.New(checks.Deps{
-		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: a.HostNamespace,
-		Cluster: a.reportedCluster, Freeze: a.monitor, Clock: a.clock, Log: a.Log.WithName("checks"),
+func (w *worker) newChecker(c clusters, target kubernetes.Interface) (*checks.Checker, error) {
+	return checks.New(checks.Deps{
+		Target: target, Nodes: c.target.GetClient(), Host: c.host.GetAPIReader(), HostNamespace: w.HostNamespace,
+		Cluster: reportedCluster(w.denial, w.hubProbe), Freeze: w.monitor, Clock: w.clock, Log: w.Log.WithName("checks"),
 	})
-	a.checker.Store(checker)
-	return checker, err
 }
 
 // relister holds every cache against its API server after a freeze.
-func (a *agent) relister(c clusters, checker *checks.Checker, preThawSync *machine.PreThawSync) (*relist.Relister, error) {
+func (w *worker) relister(c clusters, checker *checks.Checker, preThawSync *machine.PreThawSync) (*relist.Relister, error) {
 	return relist.New(relist.Deps{
 		Tell: func(ctx context.Context, freeze uint64) (int, error) {
 			checker.ReadBeforeThaw(ctx, freeze)
 			return preThawSync.Run(ctx, freeze)
 		},
-		Caches: c.informers, Freeze: a.monitor, Changes: a.parts.relistDue, Clock: a.clock,
-		Log: a.Log.WithName("relist"), Metrics: a.parts.relistMetrics,
+		Caches: c.informers, Freeze: w.monitor, Changes: w.parts.relistDue, Clock: w.clock,
+		Log: w.Log.WithName("relist"), Metrics: w.parts.relistMetrics,
 		Prepare: func(ctx context.Context) error {
 			for _, from := range []struct {
 				cache   cache.Cache
@@ -287,44 +313,44 @@ func (a *agent) relister(c clusters, checker *checks.Checker, preThawSync *machi
 }
 
 // targetVersion returns the version of the target's API server, empty before it has answered.
-func (a *agent) targetVersion() string {
-	_, version := a.targetProbe.Identity()
+func (w *worker) targetVersion() string {
+	_, version := w.targetProbe.Identity()
 	return version
 }
 
 // drivers makes the driver of every provider, with gated clients, behind the gate.
-func (a *agent) drivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
-	ca, err := clients.CertificateAuthority(a.target)
+func (w *worker) drivers(ctx context.Context, c clusters, waker *machine.Waker, plan func(context.Context, *v1alpha1.Machine) (string, error)) (map[string]driver.Driver, error) {
+	ca, err := clients.CertificateAuthority(w.target)
 	if err != nil {
 		return nil, err
 	}
-	server := a.TargetServerURL
+	server := w.TargetServerURL
 	if server == "" {
-		server = a.target.Host
+		server = w.target.Host
 	}
 	factories := map[string]driver.Factory{
-		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: a.HollowNodeImage, ServerURL: server, ServerCA: ca, HollowTaint: a.HollowTaint}),
+		v1alpha1.ProviderHollow: hollow.Factory(hollow.Options{Image: w.HollowNodeImage, ServerURL: server, ServerCA: ca, HollowTaint: w.HollowTaint}),
 	}
-	for name, factory := range a.Drivers {
+	for name, factory := range w.Drivers {
 		factories[name] = factory
 	}
 	environment := driver.Environment{
-		ClusterName: a.ClusterName, Changed: waker.Wake, Clock: a.clock, DisruptionPlan: plan,
-		Target: a.access(c.target, a.TargetNamespace), Host: a.access(c.host, a.HostNamespace),
+		ClusterName: w.ClusterName, Changed: waker.Wake, Clock: w.clock, DisruptionPlan: plan,
+		Target: w.access(c.target, w.TargetNamespace), Host: w.access(c.host, w.HostNamespace),
 	}
 	drivers := map[string]driver.Driver{}
 	for name, factory := range factories {
-		environment.Log = a.Log.WithName("driver").WithName(name)
+		environment.Log = w.Log.WithName("driver").WithName(name)
 		made, err := factory(ctx, environment)
 		if err != nil {
 			return nil, fmt.Errorf("making the driver of provider %q: %w", name, err)
 		}
-		drivers[name] = a.gate.Driver(made)
+		drivers[name] = w.gate.Driver(made)
 	}
 	return drivers, nil
 }
 
-func (a *agent) access(c cluster.Cluster, namespace string) driver.Access {
+func (w *worker) access(c cluster.Cluster, namespace string) driver.Access {
 	return driver.Access{Client: c.GetClient(), Reader: c.GetAPIReader(), Informers: c.GetCache(), Namespace: namespace}
 }
 
@@ -344,8 +370,8 @@ func instancesOf(drivers map[string]driver.Driver) func(context.Context) (int, e
 }
 
 // capacityReader sums up the Nodes that carry the agent's annotation. It returns nil while they are not known.
-func (a *agent) capacityReader(target cluster.Cluster) func(context.Context) corev1.ResourceList {
-	namespace := a.hubNamespace()
+func (w *worker) capacityReader(target cluster.Cluster) func(context.Context) corev1.ResourceList {
+	namespace := w.hubNamespace()
 	return func(ctx context.Context) corev1.ResourceList {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

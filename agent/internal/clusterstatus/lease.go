@@ -55,7 +55,7 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 			return false, err
 		}
 	}
-	if !r.leaseHolder.mayRenew(r.lease) {
+	if !r.Lease.mayRenew(r.lease) {
 		r.lease = nil // It is read anew each time.
 		return false, nil
 	}
@@ -71,18 +71,18 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	}
 	begun := r.Clock.Now()
 	next := r.lease.DeepCopy()
-	if holder := ptr.Deref(next.Spec.HolderIdentity, ""); holder == "" || !r.leaseHolder.continues(holder) {
+	if holder := ptr.Deref(next.Spec.HolderIdentity, ""); holder == "" || !r.Lease.continues(holder) {
 		next.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(begun))
 		next.Spec.LeaseTransitions = ptr.To(ptr.Deref(next.Spec.LeaseTransitions, -1) + 1)
 	}
-	next.Spec.HolderIdentity = ptr.To(r.Holder)
+	next.Spec.HolderIdentity = ptr.To(r.Lease.holder)
 	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
 	next.Spec.LeaseDurationSeconds = ptr.To(cluster.Heartbeat().GraceSeconds)
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
 	next.Annotations[v1alpha1.ActedAnnotation] = r.Uptime.Uptime().String()
-	r.leaseHolder.beginRenewal(next)
+	r.Lease.beginRenewal(next)
 	r.HubIdentity.Renewing(ctx, next)
 	if next.ResourceVersion == "" {
 		err = r.Client.Create(ctx, next)
@@ -96,8 +96,8 @@ func (r *Reporter) renew(ctx context.Context, cluster *v1alpha1.Cluster) (taken 
 	}
 	r.lease = next
 	// A hold of the Lease that has lapsed meanwhile was a freeze, also if no caller asked while it had.
-	r.Freeze()
-	r.leaseHolder.endRenewal(next, begun)
+	r.Freeze.Refresh()
+	r.Lease.endRenewal(next, begun)
 	r.HubIdentity.Renewed(next)
 	return true, nil
 }
@@ -122,7 +122,7 @@ func (r *Reporter) checkHub(ctx context.Context, cluster *v1alpha1.Cluster) erro
 // reportFrozen lets a frozen agent say so on the Cluster before it renews the Lease: a hub that hears the agent acts on what
 // stands there, and after a silence that is what the agent said before it.
 func (r *Reporter) reportFrozen(ctx context.Context, cluster *v1alpha1.Cluster) error {
-	if _, blocked := r.HubIdentity.Blocked(); !blocked && !r.Freeze().Frozen {
+	if _, blocked := r.HubIdentity.Blocked(); !blocked && !r.Freeze.Refresh().Frozen {
 		return nil
 	}
 	now := r.Cluster()
@@ -159,7 +159,7 @@ func (r *Reporter) readLease(ctx context.Context, namespace string) error {
 // Release gives the Lease up, so that another agent need not wait until it expires. It is for an agent that has
 // stopped acting, and not to be called while Start runs.
 func (r *Reporter) Release(ctx context.Context) error {
-	if _, blocked := r.leaseHolder.blocked(); blocked || r.lease == nil {
+	if _, blocked := r.Lease.Blocked(); blocked || r.lease == nil {
 		return nil
 	}
 	next := r.lease.DeepCopy()
@@ -170,7 +170,8 @@ func (r *Reporter) Release(ctx context.Context) error {
 	return nil
 }
 
-// leaseHolder knows whether this agent is the one that works for its cluster: the one that holds the Lease.
+// LeaseHolder knows whether this agent is the one that works for its cluster: the one that holds the Lease. It is there before the
+// agent has an identity, and holds nothing until Identify.
 //
 // Everything counts by this process' own clock, from when it saw or did something: what another wrote into the
 // Lease may come from a clock that is wrong. An agent counts as holder for three quarters of the Lease's duration
@@ -179,8 +180,10 @@ func (r *Reporter) Release(ctx context.Context) error {
 //
 // A process has an identity of its own, and knows the renewals that it has written: a copy of a running machine has the
 // same memory, and with it the same identity, and writes others.
-type leaseHolder struct {
-	holder string
+type LeaseHolder struct {
+	// holder is empty before Identify; standby is why, if another process has the agent's identity.
+	holder  string
+	standby *freeze.Blocker
 	// predecessors are identities of processes that are known to have ended. This one goes on with their Lease.
 	predecessors []string
 	clock        clock.PassiveClock
@@ -204,18 +207,45 @@ type leaseHolder struct {
 // carries no request out that is minutes old.
 const maxAttempted = 100
 
-func newLeaseHolder(holder string, predecessors []string, clock clock.PassiveClock) *leaseHolder {
-	return &leaseHolder{holder: holder, predecessors: predecessors, clock: clock, since: clock.Now()}
+// NewLeaseHolder returns the LeaseHolder of a process that has no identity yet.
+func NewLeaseHolder(clock clock.PassiveClock) *LeaseHolder {
+	return &LeaseHolder{clock: clock, since: clock.Now()}
+}
+
+// Identify gives this process its identity in the Lease. predecessors are the identities of those that are known to have ended, so that
+// this one continues with their Lease at once. It comes before the Reporter's Start.
+func (t *LeaseHolder) Identify(holder string, predecessors []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holder, t.predecessors, t.standby, t.since = holder, predecessors, nil, t.clock.Now()
+}
+
+// IsIdentified reports whether this process has an identity.
+func (t *LeaseHolder) IsIdentified() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.holder != ""
+}
+
+// StandBy says why this process cannot have an identity yet, and reports whether that is news.
+func (t *LeaseHolder) StandBy(message string) (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.standby != nil {
+		return false
+	}
+	t.standby = &freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: t.clock.Now(), Message: message}
+	return true
 }
 
 // continues tells whether a holder of the Lease is this process, or one before it that has ended.
-func (t *leaseHolder) continues(holder string) bool {
+func (t *LeaseHolder) continues(holder string) bool {
 	return holder == t.holder || slices.Contains(t.predecessors, holder)
 }
 
 // copied tells whether a Lease that names this process was renewed by another one. One that shows an older renewal than
 // the last confirmed is the hub's doing, such as of one that was restored, and is judged elsewhere.
-func (t *leaseHolder) copied(lease *coordinationv1.Lease) bool {
+func (t *LeaseHolder) copied(lease *coordinationv1.Lease) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != t.holder {
 		return false
 	}
@@ -231,9 +261,9 @@ func renewalOf(lease *coordinationv1.Lease) time.Time {
 	return lease.Spec.RenewTime.UTC().Truncate(time.Microsecond)
 }
 
-// observe takes in the Lease as another part of this agent has just read it: it may tell sooner than the next renewal that a copy
+// Observe takes in the Lease as another part of this agent has just read it: it may tell sooner than the next renewal that a copy
 // of this process has renewed it.
-func (t *leaseHolder) observe(lease *coordinationv1.Lease) {
+func (t *LeaseHolder) Observe(lease *coordinationv1.Lease) {
 	t.mu.Lock()
 	lost := !t.renewed.IsZero() && t.copied(lease)
 	t.mu.Unlock()
@@ -243,7 +273,7 @@ func (t *leaseHolder) observe(lease *coordinationv1.Lease) {
 }
 
 // mayRenew takes in the Lease as it stands and tells whether this agent may write itself into it.
-func (t *leaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
+func (t *LeaseHolder) mayRenew(lease *coordinationv1.Lease) (may bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -271,7 +301,7 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 
 // beginRenewal takes in that a renewal is begun. Its answer may be lost: if it makes the Lease shorter, others count by
 // that from now on.
-func (t *leaseHolder) beginRenewal(lease *coordinationv1.Lease) {
+func (t *LeaseHolder) beginRenewal(lease *coordinationv1.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.duration = min(t.duration, durationOf(lease))
@@ -280,7 +310,7 @@ func (t *leaseHolder) beginRenewal(lease *coordinationv1.Lease) {
 }
 
 // endRenewal takes in a renewal that was begun at a time.
-func (t *leaseHolder) endRenewal(lease *coordinationv1.Lease, begun time.Time) {
+func (t *LeaseHolder) endRenewal(lease *coordinationv1.Lease, begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rival, t.renewed, t.duration = "", begun, durationOf(lease)
@@ -289,18 +319,20 @@ func (t *leaseHolder) endRenewal(lease *coordinationv1.Lease, begun time.Time) {
 }
 
 // lost tells who has taken the Lease from this agent, which has held it before.
-func (t *leaseHolder) lost() (to string, lost bool) {
+func (t *LeaseHolder) lost() (to string, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rival, t.rival != "" && !t.renewed.IsZero()
 }
 
-// blocked tells why this agent may not act now.
-func (t *leaseHolder) blocked() (why freeze.Blocker, blocked bool) {
+// Blocked tells why this agent may not act now, however well the API servers are. It is a freeze.BlockerFunc.
+func (t *LeaseHolder) Blocked() (why freeze.Blocker, blocked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	until := t.renewed.Add(t.duration * 3 / 4)
 	switch {
+	case t.standby != nil:
+		return *t.standby, true
 	case t.rival != "":
 		return freeze.Blocker{Reason: v1alpha1.ReasonAnotherAgent, Since: t.rivalSince, Message: fmt.Sprintf(
 			"agent %q holds the cluster's Lease; this one stands by until the Lease is given up or no longer renewed", t.rival)}, true

@@ -39,7 +39,7 @@ func (r *register) write(lease *coordinationv1.Lease) error {
 
 // contender does what a Reporter does with its hold of the Lease; each has a clock of its own.
 type contender struct {
-	*leaseHolder
+	*LeaseHolder
 	clock    *clocktesting.FakeClock
 	begun    time.Time
 	intended *coordinationv1.Lease
@@ -47,7 +47,8 @@ type contender struct {
 
 func newContender(name string, at time.Time) *contender {
 	c := &contender{clock: clocktesting.NewFakeClock(at)}
-	c.leaseHolder = newLeaseHolder(name, nil, c.clock)
+	c.LeaseHolder = NewLeaseHolder(c.clock)
+	c.Identify(name, nil)
 	return c
 }
 
@@ -69,7 +70,7 @@ func (c *contender) read(r *register, duration time.Duration) {
 // clone is a contender with the same memory, on a machine of its own.
 func (c *contender) clone() *contender {
 	other := &contender{clock: clocktesting.NewFakeClock(c.clock.Now())}
-	other.leaseHolder = &leaseHolder{
+	other.LeaseHolder = &LeaseHolder{
 		holder: c.holder, predecessors: slices.Clone(c.predecessors), clock: other.clock, since: c.since, renewed: c.renewed, duration: c.duration,
 		confirmed: c.confirmed, attempted: slices.Clone(c.attempted), rival: c.rival, rivalSince: c.rivalSince, seenAt: c.seenAt, seen: c.seen,
 	}
@@ -88,7 +89,7 @@ func (c *contender) finish(r *register, answered bool) {
 }
 
 func (c *contender) acts() bool {
-	_, blocked := c.blocked()
+	_, blocked := c.Blocked()
 	return !blocked
 }
 
@@ -163,7 +164,7 @@ func TestACopyOfARunningAgentStops(t *testing.T) {
 
 			// It sees the Lease before it does something, or when its own renewal meets the other one.
 			looking := copied.clone()
-			looking.observe(r.lease.DeepCopy())
+			looking.Observe(r.lease.DeepCopy())
 			g.Expect(looking.acts()).To(BeFalse(), "it does nothing more once it has seen the Lease")
 			copied.read(r, duration)
 			g.Expect(copied.intended).To(BeNil(), "it must not renew what another process holds")
@@ -253,7 +254,7 @@ func TestTenure(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	register, first, second := &register{}, newContender("first", start), newContender("second", start.Add(-time.Hour))
 	pass := func(d time.Duration) { first.clock.Step(d); second.clock.Step(d) }
-	reason := func(c *contender) string { why, _ := c.blocked(); return why.Reason }
+	reason := func(c *contender) string { why, _ := c.Blocked(); return why.Reason }
 
 	g.Expect(reason(first)).To(Equal(v1alpha1.ReasonLeaseNotHeld), "at the start")
 	first.read(register, duration)
@@ -262,7 +263,7 @@ func TestTenure(t *testing.T) {
 	g.Expect(reason(first)).To(BeEmpty())
 	second.read(register, duration)
 	g.Expect(reason(second)).To(Equal(v1alpha1.ReasonAnotherAgent))
-	why, _ := second.blocked()
+	why, _ := second.Blocked()
 	g.Expect(why.Message).To(ContainSubstring(`"first"`))
 
 	// Cut off, it stops before another may begin.
@@ -270,7 +271,7 @@ func TestTenure(t *testing.T) {
 	g.Expect(reason(first)).To(BeEmpty())
 	pass(1)
 	g.Expect(reason(first)).To(Equal(v1alpha1.ReasonLeaseNotHeld))
-	why, _ = first.blocked()
+	why, _ = first.Blocked()
 	g.Expect(why.Since).To(Equal(start.Add(30 * time.Second)))
 	pass(10*time.Second - 1)
 	second.read(register, duration)

@@ -38,7 +38,7 @@ const (
 	longestWrite, longestReturn = 10 * time.Second, 25 * time.Second
 )
 
-// Deps are what a Reporter works with. All are required but Predecessors, Orphans, Checks, Log and LeaseChanged.
+// Deps are what a Reporter works with. All are required but Orphans, Checks, Log and LeaseChanged.
 type Deps struct {
 	// Client is an uncached client of the hub, not gated.
 	Client client.Client
@@ -54,8 +54,8 @@ type Deps struct {
 	Orphans func() (orphans *v1alpha1.Orphans, known bool)
 	// Checks, if not nil, returns what was read in the cluster for the hub's checks.
 	Checks func() checks.Result
-	// Freeze returns the freeze state, and Changes receives after it changed.
-	Freeze  func() freeze.State
+	// Freeze is the freeze monitor, and Changes receives after its state changed.
+	Freeze  Freeze
 	Changes <-chan struct{}
 	// Uptime keeps count of the times that count for deadlines.
 	Uptime Uptime
@@ -63,14 +63,15 @@ type Deps struct {
 	HubIdentity HubIdentity
 	// LeaseChanged, if not nil, is called after it may have changed whether this agent may act.
 	LeaseChanged func()
-	// Holder identifies this process in the Lease. Predecessors are the identities of those that are known to have ended, so
-	// that this one goes on with their Lease at once.
-	Holder       string
-	Predecessors []string
+	// Lease knows whether this process holds the Lease. It has an identity before Start.
+	Lease        *LeaseHolder
 	AgentVersion string
 	Clock        clock.WithTicker
 	Log          logr.Logger
 }
+
+// Freeze is a *freeze.Monitor. What the hub is told of a freeze is one that the agent counts.
+type Freeze interface{ Refresh() freeze.State }
 
 // Uptime tells when agents of the cluster could act. The Lease hands that on from one to the next, at no extra write.
 type Uptime interface {
@@ -95,10 +96,9 @@ type HubIdentity interface {
 // Reporter reports until its context ends.
 type Reporter struct {
 	Deps
-	lease       *coordinationv1.Lease
-	leaseHolder *leaseHolder
-	capacity    debounced[corev1.ResourceList]
-	podQuota    debounced[*v1alpha1.PodQuota]
+	lease    *coordinationv1.Lease
+	capacity debounced[corev1.ResourceList]
+	podQuota debounced[*v1alpha1.PodQuota]
 	// troubles is how the probes failed at the last report.
 	troubles map[freeze.Scope]freeze.Outcome
 	// said is what was last told of the hold of the Lease.
@@ -110,17 +110,11 @@ type Reporter struct {
 // New returns a Reporter.
 func New(deps Deps) (*Reporter, error) {
 	if deps.Client == nil || deps.Cluster == nil || deps.Seen == nil || deps.Target == nil || deps.Capacity == nil ||
-		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Holder == "" || deps.Clock == nil {
-		return nil, errors.New("clusterstatus.Deps: Client, Cluster, Seen, Target, Capacity, Freeze, Changes, Uptime, HubIdentity, Holder and Clock are required")
+		deps.Freeze == nil || deps.Changes == nil || deps.Uptime == nil || deps.HubIdentity == nil || deps.Lease == nil || deps.Clock == nil {
+		return nil, errors.New("clusterstatus.Deps: Client, Cluster, Seen, Target, Capacity, Freeze, Changes, Uptime, HubIdentity, Lease and Clock are required")
 	}
-	return &Reporter{Deps: deps, leaseHolder: newLeaseHolder(deps.Holder, deps.Predecessors, deps.Clock), said: v1alpha1.ReasonLeaseNotHeld, failures: poll.Failures{Log: deps.Log}}, nil
+	return &Reporter{Deps: deps, said: v1alpha1.ReasonLeaseNotHeld, failures: poll.Failures{Log: deps.Log}}, nil
 }
-
-// Blocked tells why this agent may not act now: because it does not hold the Lease.
-func (r *Reporter) Blocked() (why freeze.Blocker, blocked bool) { return r.leaseHolder.blocked() }
-
-// SawLease takes in the cluster's Lease as the hub's API server has just shown it to another part of this agent.
-func (r *Reporter) SawLease(lease *coordinationv1.Lease) { r.leaseHolder.observe(lease) }
 
 // Start reports until ctx ends. It waits for the Cluster to be joined, and stands by while another agent has the
 // Lease; when another one takes it, the error is ErrLeaseLost.
@@ -140,7 +134,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 			}
 			if !now.Before(statusAt) {
 				statusAt = now.Add(statusInterval)
-				if _, blocked := r.leaseHolder.blocked(); !blocked {
+				if _, blocked := r.Lease.Blocked(); !blocked {
 					r.attempt(ctx, longestWrite, "Cluster status", r.writeNow)
 				}
 			}
@@ -167,7 +161,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 
 // told tells of a change of who holds the Lease.
 func (r *Reporter) told() error {
-	why, _ := r.leaseHolder.blocked()
+	why, _ := r.Lease.Blocked()
 	if why.Reason+why.Message == r.said {
 		return nil
 	}
@@ -175,7 +169,7 @@ func (r *Reporter) told() error {
 	if r.LeaseChanged != nil {
 		r.LeaseChanged()
 	}
-	if to, lost := r.leaseHolder.lost(); lost {
+	if to, lost := r.Lease.lost(); lost {
 		return fmt.Errorf("%w: %s", ErrLeaseLost, to)
 	}
 	return nil
@@ -211,7 +205,7 @@ func (r *Reporter) writeNow(ctx context.Context) error {
 
 func (r *Reporter) writeStatus(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	known := facts{
-		agentVersion: r.AgentVersion, freeze: r.Freeze(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
+		agentVersion: r.AgentVersion, freeze: r.Freeze.Refresh(), generation: cluster.Generation, healthChecks: cluster.Spec.HealthChecks, now: r.Clock.Now(),
 	}
 	capacity := r.Capacity(ctx)
 	known.capacity = r.capacity.offer(capacity, capacity != nil, known.now)

@@ -94,7 +94,8 @@ func (b *bed) set(state freeze.State) {
 	b.changes <- struct{}{}
 }
 
-func (b *bed) get() freeze.State {
+// Refresh makes the bed the freeze monitor of its reporter.
+func (b *bed) Refresh() freeze.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state
@@ -130,10 +131,12 @@ func newBed(t *testing.T) *bed {
 	cluster.Spec.Heartbeat = v1alpha1.Heartbeat{PeriodSeconds: 1, GraceSeconds: 5}
 	g.Expect(b.admin.Create(t.Context(), cluster)).To(Succeed())
 	b.refresh(g)
+	lease := NewLeaseHolder(clock.RealClock{})
+	lease.Identify("me", nil)
 	reporter, err := New(Deps{
 		Client: b.link.client(t, b.name), Cluster: b.known, Seen: b.seen, Target: func() (string, string) { return "uid-1", "v1.37.1" },
 		Capacity: func(context.Context) corev1.ResourceList { return cores("12") },
-		Freeze:   b.get, Changes: b.changes, Uptime: &b.uptime, HubIdentity: &b.hub, Holder: "me", AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
+		Freeze:   b, Changes: b.changes, Uptime: &b.uptime, HubIdentity: &b.hub, Lease: lease, AgentVersion: "v9", Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	done := make(chan struct{})
