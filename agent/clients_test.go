@@ -66,7 +66,7 @@ func TestTheClientsOfCachesAreGated(t *testing.T) {
 			gates[maker] = append(gates[maker], gate)
 		}
 	})
-	want := map[string][]string{"manager.New": {"a.hub HubRoundTripper"}, "cluster.New": {"config RoundTripper"}}
+	want := map[string][]string{"manager.New": {"w.hub HubRoundTripper"}, "cluster.New": {"config RoundTripper"}}
 	if !maps.EqualFunc(gates, want, slices.Equal) {
 		t.Errorf("caches are made with the gates %v, want %v", gates, want)
 	}
@@ -230,7 +230,7 @@ func TestEveryDriverIsGated(t *testing.T) {
 		}
 		return true
 	})
-	if want := []string{"a.gate.Driver(made)"}; !slices.Equal(kept, want) {
+	if want := []string{"w.gate.Driver(made)"}; !slices.Equal(kept, want) {
 		t.Errorf("drivers are kept as %v, want %v", kept, want)
 	}
 }

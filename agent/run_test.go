@@ -278,7 +278,7 @@ func TestAnotherIdentityIsNotTakenWhileTheAgentRuns(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(os.WriteFile(path, admin, 0o600)).To(Succeed())
 	f.Eventually(f.log.String).WithTimeout(agenttest.Wait).Should(And(
-		ContainSubstring("Following a change of the hub's kubeconfig fails, and is tried again"), ContainSubstring(`want \"hollowfleet.io:agent:run-5\"`)))
+		ContainSubstring("Following the hub's kubeconfig fails, and is tried again"), ContainSubstring(`want \"hollowfleet.io:agent:run-5\"`)))
 	f.Expect(f.log.String()).NotTo(ContainSubstring("Following a change of the hub's kubeconfig"))
 }
 

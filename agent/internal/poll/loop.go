@@ -43,14 +43,12 @@ func (l Loop) Run(ctx context.Context) error {
 	}
 	failures := Failures{Log: l.Log}
 	for ctx.Err() == nil {
-		err := l.doOnce(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if l.Doing != "" {
+		if err := l.doOnce(ctx); l.Doing != "" && ctx.Err() == nil {
 			failures.Note(l.Doing, err)
 		}
-		awaitTime(ctx, l.Clock, l.Next(ctx), l.Wake)
+		if ctx.Err() == nil {
+			awaitTime(ctx, l.Clock, l.Next(ctx), l.Wake)
+		}
 	}
 	return nil
 }
