@@ -5,12 +5,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"go.opentelemetry.io/otel/trace"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -31,7 +31,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
 
 const testLabel = "test"
 
@@ -57,20 +57,10 @@ type fixture struct {
 	leads func(context.Context) (time.Time, error)
 }
 
-// parallel are the tests that run beside others. Fixtures share nothing but the API server, and mostly wait for it.
-var parallel sync.Map
-
-// runInParallel lets a test run beside others, however many fixtures it makes.
-func runInParallel(t *testing.T) {
-	if _, does := parallel.LoadOrStore(t, true); !does {
-		t.Parallel()
-	}
-}
-
 // newFixture makes so many clusters, by name, the first of which is the group canary, and a fleet over them.
 func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet)) *fixture {
 	t.Helper()
-	runInParallel(t)
+	hubtest.RunInParallel(t)
 	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), agents: &freeze.Agents{}, events: events.NewFakeRecorder(1000)}
 	f.clock = testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC))
 	name := hubtest.Name()
@@ -100,8 +90,23 @@ func newFixture(t *testing.T, clusters int, change func(*v1alpha1.MachineFleet))
 		change(f.fleet)
 	}
 	hubtest.Create(t, f.direct, f.fleet)
+	t.Cleanup(f.remove)
 	f.restart()
 	return f
+}
+
+// remove deletes what other fleets would read at each of their reconciliations: all the Clusters, MachineDeployments and ControllerRevisions
+// that there are.
+func (f *fixture) remove() {
+	ctx := context.Background()
+	for _, cluster := range f.clusters {
+		_ = f.direct.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, client.InNamespace(cluster.Name))
+		_ = f.direct.Delete(ctx, cluster)
+	}
+	for _, label := range []string{v1alpha1.MachineFleetNameLabel, v1alpha1.FleetRolloutLabel} {
+		_ = f.direct.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace("default"), client.MatchingLabels{label: f.fleet.Name})
+	}
+	_ = f.direct.Delete(ctx, f.fleet)
 }
 
 // restart is a hub that knows nothing but what is stored, and has heard no agent.

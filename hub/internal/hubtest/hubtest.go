@@ -47,6 +47,17 @@ func Refuse(c client.WithWatch, refused map[string]bool) client.WithWatch {
 	})
 }
 
+// parallel are the tests that run beside others.
+var parallel sync.Map
+
+// RunInParallel lets a test run beside others, however often it is called. What such tests share is the API server, for which they mostly
+// wait: each has a namespace and a clock of its own.
+func RunInParallel(t *testing.T) {
+	if _, does := parallel.LoadOrStore(t, true); !does {
+		t.Parallel()
+	}
+}
+
 // Name is a name that no other test has.
 func Name() string { return "c-" + rand.String(8) }
 

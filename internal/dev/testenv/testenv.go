@@ -70,9 +70,13 @@ type Environment struct {
 	binary, dir string
 }
 
-// Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub.
-// The caller must Stop it.
-func Start(ctx context.Context) (*Environment, error) {
+// WithoutWatchCache has the API server answer each list from etcd. A list from the watch cache waits until that has seen the last write to
+// any kind, which it asks for every 100 ms: tests that write one kind and list another would wait again and again.
+var WithoutWatchCache = []string{"--apiserver-arg", "watch-cache=false"}
+
+// Start starts a control plane without scheduler and podhost, which are of no use to controllers of the hub. Args are for the program
+// simcluster. The caller must Stop it.
+func Start(ctx context.Context, args ...string) (*Environment, error) {
 	binary, err := Binary("simcluster")
 	if err != nil {
 		return nil, err
@@ -88,7 +92,7 @@ func Start(ctx context.Context) (*Environment, error) {
 		Name: "test", Dir: environment.data(), Binary: binary, Components: process.HubComponents,
 		LogFile: filepath.Join(dir, "simcluster.log"), KubeconfigDir: filepath.Join(dir, "kubeconfigs"),
 		// Nodes that a test makes have no kubelet. After 50 seconds without heartbeat, the node controller would write to them.
-		Args: []string{"--controller-manager-arg", "node-monitor-grace-period=1h"},
+		Args: append([]string{"--controller-manager-arg", "node-monitor-grace-period=1h"}, args...),
 	})
 	if err != nil {
 		return nil, errors.Join(err, environment.remove()) //nolint:contextcheck // What ended ctx must not keep the files.
@@ -146,9 +150,9 @@ func FreeAddress() (string, error) {
 // poll is how often an Eventually asks the API server. Gomega's default of 10 ms keeps it busy with nothing else.
 const poll = 50 * time.Millisecond
 
-// Main is the body of a TestMain: it runs a package's tests against one API server, which it stores in environment.
-func Main(m *testing.M, environment **Environment) {
-	started, err := Start(context.Background())
+// Main is the body of a TestMain: it runs a package's tests against one API server, started with args, which it stores in environment.
+func Main(m *testing.M, environment **Environment, args ...string) {
+	started, err := Start(context.Background(), args...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the API server:", err)
 		os.Exit(1)
