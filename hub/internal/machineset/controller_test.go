@@ -30,7 +30,7 @@ import (
 
 var environment *testenv.Environment
 
-func TestMain(m *testing.M) { testenv.Main(m, &environment) }
+func TestMain(m *testing.M) { testenv.Main(m, &environment, testenv.WithoutWatchCache...) }
 
 // fixture is one controller, and a set in a cluster of its own.
 type fixture struct {
@@ -51,6 +51,7 @@ type fixture struct {
 // newFixture makes one whose cache, if stale is given, is what stale makes of the API server's answers.
 func newFixture(t *testing.T, replicas int32, stale *interceptor.Funcs) *fixture {
 	t.Helper()
+	hubtest.RunInParallel(t)
 	f := &fixture{WithT: NewWithT(t), t: t, direct: hubtest.Client(t, environment), events: events.NewFakeRecorder(1000), agents: &freeze.Agents{}}
 	f.cluster = hubtest.Cluster(t, f.direct)
 	f.clock = testclock.NewFakePassiveClock(time.Now())
