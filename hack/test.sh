@@ -47,10 +47,10 @@ go_test() {
 # Packages of the root module whose tests take longest. They begin first, so that none of them runs alone at the end: one that
 # waits, with several control planes, beside one that works.
 slowest=(
-	test/integration/faults hub/internal/machinedeployment test/integration/fleet hub/internal/fleet agent hub
-	test/integration/restored test/integration test/integration/demo hub/internal/machineset agent/internal/machine
+	test/integration/faults hub/internal/cli agent agent/internal/loadtest test/integration/fleet hub/internal/machinedeployment
+	hub/internal/fleet hub test/integration/restored test/integration test/integration/demo hub/internal/machineset agent/internal/machine
 	test/integration/cli test/integration/joining test/integration/tenancy test/integration/rollout test/integration/chaos
-	test/integration/lifecycle test/integration/ocm agent/internal/clusterstatus hub/internal/cli test/integration/autoscaler
+	test/integration/lifecycle test/integration/ocm agent/internal/clusterstatus test/integration/autoscaler
 	agent/internal/clientcert hub/internal/cluster hub/internal/inventory internal/joining hub/internal/machine
 )
 
