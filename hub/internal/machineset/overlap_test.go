@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -245,11 +246,12 @@ func TestASetThatWaitsIsWokenWhenTheOtherGoes(t *testing.T) {
 	eventually(false, "the deployment has gone")
 }
 
-// manage lets a manager with a cache run the controller until the test ends.
+// manage lets a manager with a cache run the controller until the test ends, for the sets of this test alone.
 func (f *fixture) manage() {
 	f.t.Helper()
 	manager, err := ctrl.NewManager(environment.Config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.cluster.Name: {}}},
 	})
 	f.Expect(err).NotTo(HaveOccurred())
 	logic, err := New(Deps{Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: f.events, Agents: f.agents, Clock: f.clock})
