@@ -246,6 +246,9 @@ const (
 	ReasonNoEarlierTemplate = "NoEarlierTemplate"
 	// ReasonAwaitingApproval: what is left of the fleet's rollout waits for a FleetApproval.
 	ReasonAwaitingApproval = "AwaitingApproval"
+	// ReasonAwaitingRollout: clusters of the fleet have no MachineDeployment yet, because its rollout has not reached them. All that
+	// there are of the fleet are available.
+	ReasonAwaitingRollout = "AwaitingRollout"
 	// ReasonGroupUnproven: no cluster with Machines has proven the revision in a mandatory group of the fleet, so nothing after it
 	// is started until a user changes something.
 	ReasonGroupUnproven = "GroupUnproven"

@@ -34,8 +34,11 @@ type statusJSON struct {
 		Forbidden                                    bool
 		Total, Healthy, InProgress, Paused, Problems int
 	}
-	Objects []struct{ Kind, Namespace, Name, State, Reason, Message, Next string }
+	Objects []statusObject
 }
+
+// statusObject is one object that is not healthy.
+type statusObject struct{ Kind, Namespace, Name, State, Reason, Message, Next string }
 
 func (f *fixture) status(code int, more ...string) statusJSON {
 	f.t.Helper()

@@ -35,6 +35,8 @@ type summary struct {
 	// rollingBack are being given what they had before, and rolledBack have it.
 	rollingBack, rolledBack []string
 	held, blocked, down     []string
+	// unreached have no MachineDeployment, because the rollout has not come to them.
+	unreached []string
 	// leaving are in progress and do not belong to the fleet any more; leftFailed have failed before they left.
 	leaving, leftFailed []string
 	// unhealthy are those for which a condition of spec.healthConditions does not hold.
@@ -114,6 +116,8 @@ func (s *scope) summarize(p plan.Plan) summary {
 			if phase != plan.Succeeded && !s.failsUnreachable(m) {
 				sum.held = append(sum.held, name)
 			}
+		case m.deployment == nil && phase == plan.ToApply && len(m.blocked) == 0:
+			sum.unreached = append(sum.unreached, name)
 		case m.selected && !m.available():
 			sum.down = append(sum.down, name)
 		}
@@ -260,6 +264,9 @@ func (sum *summary) available() metav1.Condition {
 		condition.Message = fmt.Sprintf("%d of %d clusters are frozen or not Ready", sum.blind, sum.counts.Selected)
 	case sum.counts.Selected == 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoClusterSelected
+	case len(sum.unreached) > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAwaitingRollout
+		condition.Message = "the rollout has not reached these clusters, which have no MachineDeployment yet: " + reconciler.ListFew(sum.unreached)
 	}
 	return condition
 }

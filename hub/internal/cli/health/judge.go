@@ -219,6 +219,8 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		switch {
 		case isAvailable && s.kind == MachineSet && parent == MachineDeployment:
 			continue // A rollout takes the Machines of one set for another: what counts is the deployment's.
+		case isAvailable && s.kind == MachineFleet && s.awaitsRollout(found):
+			continue // Nothing is unavailable that was started; how the rollout is follows from Ready.
 		case found == nil && isAvailable && slices.Contains([]string{MachineFleet, MachineDeployment, MachineSet}, s.kind):
 			return s.problem(ReasonNotObserved, "its condition Available is missing")
 		case found != nil && found.Status != part.wanted:
@@ -228,6 +230,13 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		}
 	}
 	return nil
+}
+
+// awaitsRollout tells whether a fleet is only unavailable because its current rollout has not reached clusters that have nothing yet.
+func (s *subject) awaitsRollout(available *metav1.Condition) bool {
+	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
+	return available != nil && available.Reason == v1alpha1.ReasonAwaitingRollout && !s.isAboutAnotherSpec(available) &&
+		ready != nil && ready.Status != metav1.ConditionTrue
 }
 
 // checkFailed finds what has failed, or has no proof that it has not.

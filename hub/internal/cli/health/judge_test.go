@@ -26,6 +26,8 @@ var (
 	unavailable = is(v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.ReasonMinimumReplicasUnavailable)
 )
 
+var unreached = is(v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingRollout)
+
 func objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "c1", Name: name, Generation: 2, CreationTimestamp: ago(time.Hour)}
 }
@@ -108,17 +110,28 @@ func TestJudgement(t *testing.T) {
 				is(v1alpha1.StalledCondition, metav1.ConditionTrue, v1alpha1.ReasonSelectorOverlap)),
 			Problem, v1alpha1.ReasonSelectorOverlap, "kubectl describe machineset workers-1 -n c1",
 		},
-		"a set of its own, not available":            {machineSet(ready, unavailable), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
-		"a cluster that is ready":                    {cluster(ready), Healthy, "", ""},
-		"a cluster that is not":                      {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonNeverSeen)), Problem, v1alpha1.ReasonNeverSeen, "kubectl hollow cluster list c1 -o wide"},
-		"a cluster that is being removed":            {deleted(cluster(ready), time.Second), Problem, ReasonBeingRemoved, ""},
-		"a cluster without status":                   {cluster(), Problem, ReasonNotObserved, ""},
-		"a cluster with undecodable parts":           {cluster(ready, is(v1alpha1.ClusterObjectsDecodedCondition, metav1.ConditionFalse, v1alpha1.ReasonUndecodable)), Problem, v1alpha1.ReasonUndecodable, "kubectl hollow cluster list"},
-		"a restored hub":                             {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHubRestored)), Problem, v1alpha1.ReasonHubRestored, "kubectl hollow cluster acknowledge c1"},
-		"a fleet that is ready":                      {fleet(ready, available), Healthy, "", ""},
-		"a fleet with a failed cluster":              {change(fleet(ready, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Failed = 1 }), Problem, ReasonClusters, "kubectl hollow fleet status fleet"},
-		"a fleet with a blocked cluster":             {change(fleet(rolling, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Blocked = 1 }), Problem, ReasonClusters, ""},
-		"a fleet that waits for approval":            {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), available), Waiting, v1alpha1.ReasonAwaitingApproval, "kubectl hollow rollout approve machinefleet fleet"},
+		"a set of its own, not available":  {machineSet(ready, unavailable), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
+		"a cluster that is ready":          {cluster(ready), Healthy, "", ""},
+		"a cluster that is not":            {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.ReasonNeverSeen)), Problem, v1alpha1.ReasonNeverSeen, "kubectl hollow cluster list c1 -o wide"},
+		"a cluster that is being removed":  {deleted(cluster(ready), time.Second), Problem, ReasonBeingRemoved, ""},
+		"a cluster without status":         {cluster(), Problem, ReasonNotObserved, ""},
+		"a cluster with undecodable parts": {cluster(ready, is(v1alpha1.ClusterObjectsDecodedCondition, metav1.ConditionFalse, v1alpha1.ReasonUndecodable)), Problem, v1alpha1.ReasonUndecodable, "kubectl hollow cluster list"},
+		"a restored hub":                   {cluster(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonHubRestored)), Problem, v1alpha1.ReasonHubRestored, "kubectl hollow cluster acknowledge c1"},
+		"a fleet that is ready":            {fleet(ready, available), Healthy, "", ""},
+		"a fleet with a failed cluster":    {change(fleet(ready, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Failed = 1 }), Problem, ReasonClusters, "kubectl hollow fleet status fleet"},
+		"a fleet with a blocked cluster":   {change(fleet(rolling, available), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Blocked = 1 }), Problem, ReasonClusters, ""},
+		"a fleet that waits for approval":  {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), available), Waiting, v1alpha1.ReasonAwaitingApproval, "kubectl hollow rollout approve machinefleet fleet"},
+		"a first rollout that waits for approval": {
+			change(fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), unreached), func(f *v1alpha1.MachineFleet) { f.Status.AwaitingApproval = []string{"rest"} }),
+			Waiting, v1alpha1.ReasonAwaitingApproval, "kubectl hollow rollout approve machinefleet fleet --group rest",
+		},
+		"a first rollout in which a cluster is down": {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), unavailable), Problem, v1alpha1.ReasonMinimumReplicasUnavailable, ""},
+		"a first rollout with a frozen cluster": {
+			change(fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonAwaitingApproval), unreached), func(f *v1alpha1.MachineFleet) { f.Status.Clusters.Held = 1 }),
+			Problem, ReasonClusters, "",
+		},
+		"a first rollout that goes on":               {fleet(rolling, unreached), InProgress, v1alpha1.ReasonRollingOut, ""},
+		"a fleet that is ready and not reached":      {fleet(ready, unreached), Problem, v1alpha1.ReasonAwaitingRollout, ""},
 		"a fleet without clusters":                   {fleet(is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonNoClusterSelected), available), Problem, v1alpha1.ReasonNoClusterSelected, ""},
 		"a machine that is ready":                    {machine(v1alpha1.MachineRunning, ready), Healthy, "", ""},
 		"a stale machine":                            {machine(v1alpha1.MachineRunning, ready, is(v1alpha1.MachineStaleCondition, metav1.ConditionTrue, v1alpha1.ReasonAgentSilent)), Problem, "Stale: " + v1alpha1.ReasonAgentSilent, ""},

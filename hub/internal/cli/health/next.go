@@ -49,7 +49,7 @@ func nextOfReason(s *subject, reason string) string {
 	case v1alpha1.ReasonPaused:
 		return nextOfPause(s)
 	case v1alpha1.ReasonAwaitingApproval:
-		return "kubectl hollow rollout approve machinefleet " + name
+		return "kubectl hollow rollout approve machinefleet " + name + s.groupFlag()
 	case v1alpha1.ReasonAwaitingAcceptance, v1alpha1.ReasonDenied:
 		if s.kind == Cluster {
 			return "kubectl hollow cluster accept " + name
@@ -60,6 +60,14 @@ func nextOfReason(s *subject, reason string) string {
 		return "kubectl hollow cluster remove-finalizers " + name
 	}
 	return ""
+}
+
+// groupFlag names the group that waits for an approval; several are for the user to choose from.
+func (s *subject) groupFlag() string {
+	if len(s.awaited) != 1 {
+		return ""
+	}
+	return " --group " + s.awaited[0]
 }
 
 func nextOfPause(s *subject) string {

@@ -44,6 +44,8 @@ type subject struct {
 	// phase, verdict and message are those of the status. failed counts the clusters that are.
 	phase, verdict, message string
 	failed                  string
+	// awaited are the groups of a fleet that wait for an approval.
+	awaited []string
 	// left is what nobody looks after in a cluster.
 	left        string
 	paused      bool
@@ -62,6 +64,7 @@ func subjectOf(object client.Object) *subject {
 		s.left = describeOrphans(o.Status.Orphans)
 	case *v1alpha1.MachineFleet:
 		s.kind, s.conditions, s.observed = MachineFleet, o.Status.Conditions, o.Status.ObservedGeneration
+		s.awaited = o.Status.AwaitingApproval
 		s.paused, s.message, s.failed = o.Spec.Paused, o.Status.Message, brokenClusters(o)
 	case *v1alpha1.MachineDeployment:
 		s.kind, s.conditions, s.observed = MachineDeployment, o.Status.Conditions, o.Status.ObservedGeneration
