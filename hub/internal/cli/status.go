@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/health"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
@@ -36,7 +35,7 @@ command to run. Problems come first. Ten objects of each kind are shown; -o json
 
 An object is healthy only if whoever is responsible for it has reported so for its current spec. It is a problem if it is Stalled, blocked,
 frozen, unavailable, failed (also a verdict of a load test or a disruption: delete the object once you have read it), stale, undecodable, stuck
-in deletion, in progress for too long, without its Cluster, or not looked at yet. What is in progress, waits for an approval, a maintenance
+in deletion, in progress for longer than its own spec allows, run by a silent agent, without its Cluster, or not looked at yet. What is in progress, waits for an approval, a maintenance
 window or a schedule, or was paused by a user is shown, and is not a problem.
 
 The exit code is 0 when there is no problem; 1 when the hub does not work, an object is a problem, the API server does not have a kind, or
@@ -140,36 +139,43 @@ func observeFleet(ctx context.Context, c client.Client, now time.Time) (*fleet, 
 	if f.removed, err = cmdutil.RemovedKinds(ctx, c); err != nil {
 		return nil, err
 	}
-	judge := &health.Judge{Now: now}
-	unknown := 0
+	lists, unread := map[string]client.ObjectList{}, map[string]error{}
+	judge, unknown := &health.Judge{Now: now}, 0
 	for _, kind := range health.Kinds {
 		list := kind.List()
-		switch err := c.List(ctx, list); {
-		case meta.IsNoMatchError(err):
-			if unknown++; unknown == len(health.Kinds) {
+		if err := c.List(ctx, list); err != nil { // One kind that cannot be read keeps no other from being looked at.
+			if unread[kind.Kind] = err; meta.IsNoMatchError(err) {
+				unknown++
+			}
+			if unknown == len(health.Kinds) {
 				return nil, err
 			}
-			f.report.NotLooked(kind.Kind, cmdutil.MissingKind, false)
-			continue
-		case apierrors.IsForbidden(err):
-			f.report.NotLooked(kind.Kind, "you may not list them: "+cause(err), true)
-			continue
-		case err != nil: // One kind that cannot be read keeps no other from being looked at.
-			f.report.NotLooked(kind.Kind, "they could not be listed: "+cause(err), false)
 			continue
 		}
-		if clusters, ok := list.(*v1alpha1.ClusterList); ok {
-			judge.Clusters = map[string]bool{}
-			for i := range clusters.Items {
-				judge.Clusters[clusters.Items[i].Name] = true
-			}
-		}
-		if err := judge.Add(&f.report, kind.Kind, list); err != nil {
+		lists[kind.Kind] = list
+		judge.Observe(list)
+	}
+	for _, kind := range health.Kinds {
+		if err := unread[kind.Kind]; err != nil {
+			f.noteUnread(kind.Kind, err)
+		} else if err := judge.Add(&f.report, kind.Kind, lists[kind.Kind]); err != nil {
 			return nil, err
 		}
 	}
 	f.report.Sort()
 	return f, nil
+}
+
+// noteUnread says why objects of a kind were not looked at.
+func (f *fleet) noteUnread(kind string, err error) {
+	switch {
+	case meta.IsNoMatchError(err):
+		f.report.NotLooked(kind, cmdutil.MissingKind, false)
+	case apierrors.IsForbidden(err):
+		f.report.NotLooked(kind, "you may not list them: "+cause(err), true)
+	default:
+		f.report.NotLooked(kind, "they could not be listed: "+cause(err), false)
+	}
 }
 
 // cause is an error of the API server without what it is wrapped in.

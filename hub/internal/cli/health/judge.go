@@ -70,6 +70,11 @@ type Judge struct {
 	Now time.Time
 	// Clusters are the names of the Clusters that exist; nil if they could not be listed.
 	Clusters map[string]bool
+
+	// silent has what is known of the agents that are not connected, by Cluster, and timeouts the longest of the runs of a LoadTest, by its
+	// UID.
+	silent   map[string]string
+	timeouts map[string]time.Duration
 }
 
 // judgement is a state with its reasons.

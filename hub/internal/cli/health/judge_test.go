@@ -198,7 +198,8 @@ func loadTest(phase v1alpha1.LoadTestPhase, verdict v1alpha1.LoadVerdict, failed
 func disruption(phase v1alpha1.NodeDisruptionRunPhase, paused bool) *v1alpha1.NodeDisruption {
 	object := objectMeta("outage")
 	object.Namespace = ""
-	return &v1alpha1.NodeDisruption{ObjectMeta: object, Spec: v1alpha1.NodeDisruptionSpec{Paused: paused}, Status: v1alpha1.NodeDisruptionStatus{
+	timing := v1alpha1.DisruptionTiming{StartAfter: metav1.Duration{Duration: 2 * time.Hour}, Duration: metav1.Duration{Duration: time.Hour}}
+	return &v1alpha1.NodeDisruption{ObjectMeta: object, Spec: v1alpha1.NodeDisruptionSpec{Paused: paused, Disruption: v1alpha1.Disruption{Timing: timing}}, Status: v1alpha1.NodeDisruptionStatus{
 		ObservedGeneration: 2, Phase: phase, Message: "what is to be said", Conditions: []metav1.Condition{ready},
 	}}
 }

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -10,6 +11,9 @@ import (
 func next(s *subject, found judgement) string {
 	if command := nextOfReason(s, found.reason); command != "" {
 		return command
+	}
+	if strings.HasPrefix(found.reason, ReasonTakesLong) && s.lifetime.next != "" {
+		return s.lifetime.next
 	}
 	name := s.GetName()
 	switch s.kind {
@@ -38,6 +42,10 @@ func nextOfReason(s *subject, reason string) string {
 	case v1alpha1.ReasonUndecodable:
 		if s.undecodable != "" {
 			return "kubectl edit " + resource(s.kind) + " " + name + inNamespace(s)
+		}
+	case v1alpha1.ReasonAgentSilent:
+		if s.cluster != "" && s.kind != Machine {
+			return "kubectl hollow cluster list " + s.cluster + " -o wide"
 		}
 	case v1alpha1.ReasonClusterNotFound:
 		return "kubectl hollow cluster join " + s.cluster

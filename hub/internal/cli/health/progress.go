@@ -3,7 +3,6 @@ package health
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,26 +90,4 @@ func judgeRunning(s *subject) *judgement {
 		return from(Waiting, schedulable)
 	}
 	return nil
-}
-
-// judgePhase is for what is carried out once. It is over when its phase says so and its condition Ready too.
-func (j *Judge) judgePhase(s *subject) *judgement {
-	ready := meta.FindStatusCondition(s.conditions, v1alpha1.ReadyCondition)
-	found := &judgement{state: InProgress, reason: s.phase, message: s.message, since: ready.LastTransitionTime}
-	switch s.phase {
-	case string(v1alpha1.LoadTestPhaseCompleted): // The phases of all four kinds have this word.
-		if ready.Status == metav1.ConditionTrue {
-			return nil
-		}
-		return from(Problem, ready)
-	case string(v1alpha1.NodeDisruptionPending):
-		if strings.HasPrefix(s.kind, NodeDisruption) {
-			found.state = Waiting
-			return found
-		}
-		return j.within(longestScaling, found)
-	case string(v1alpha1.LoadTestPhasePreparing), string(v1alpha1.LoadTestPrepared):
-		return j.within(longestScaling, found)
-	}
-	return found
 }

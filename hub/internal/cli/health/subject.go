@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,11 @@ type subject struct {
 	left        string
 	paused      bool
 	undecodable string
+	// lifetime is how long it may be in its phase.
+	lifetime lifetime
+	// reported is when its status was last changed, and mostQuiet how long it may stay as it is; 0 without a bound.
+	reported  metav1.Time
+	mostQuiet time.Duration
 }
 
 // subjectOf reads an object. It returns nil for one of another kind.
@@ -90,18 +96,22 @@ func subjectOfTest(s *subject, object client.Object) *subject {
 	case *v1alpha1.NodeDisruption:
 		s.kind, s.conditions, s.observed = NodeDisruption, o.Status.Conditions, o.Status.ObservedGeneration
 		s.phase, s.verdict, s.message, s.paused = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message, o.Spec.Paused
-		s.failed = failedClusters(o.Status.Failed, o.Status.Clusters)
+		s.failed, s.lifetime = failedClusters(o.Status.Failed, o.Status.Clusters), lifetimeOfDisruption(o)
 	case *v1alpha1.NodeDisruptionRun:
 		s.kind, s.conditions, s.tracked, s.cluster = NodeDisruptionRun, o.Status.Conditions, false, o.Namespace
 		s.phase, s.verdict, s.message, s.paused = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message, o.Spec.Paused
+		s.lifetime = lifetimeOfDisruptionRun(o)
 	case *v1alpha1.LoadTest:
 		s.kind, s.conditions, s.observed = LoadTest, o.Status.Conditions, o.Status.ObservedGeneration
 		s.phase, s.verdict, s.message = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message
-		s.failed = failedClusters(o.Status.Failed, o.Status.Clusters)
+		s.failed, s.lifetime = failedClusters(o.Status.Failed, o.Status.Clusters), lifetimeOfLoadTest(o)
 	case *v1alpha1.LoadTestRun:
 		s.kind, s.conditions, s.tracked, s.cluster = LoadTestRun, o.Status.Conditions, false, o.Namespace
 		s.phase, s.verdict, s.message = string(o.Status.Phase), string(o.Status.Verdict), o.Status.Message
-		s.failed = o.Status.Failure
+		s.failed, s.lifetime, s.reported = o.Status.Failure, lifetimeOfLoadTestRun(o), lastReport(o)
+		if o.Status.Phase == v1alpha1.LoadTestRunning {
+			s.mostQuiet = longestSilence + longestPhase(&o.Spec.Load)
+		}
 	default:
 		return nil
 	}
