@@ -282,7 +282,7 @@ func (f *loadFigures) measureReport(ctx context.Context, opts options, fleet *lo
 	}
 	defer os.RemoveAll(dir)
 	page := filepath.Join(dir, "report.html")
-	command := exec.CommandContext(ctx, filepath.Join(opts.binDir, "kubectl-hollow"), "loadtest", "report", loadName, "-o", "html", "--file", page, "--kubeconfig", fleet.Hub.AdminKubeconfig())
+	command := exec.CommandContext(ctx, filepath.Join(opts.binDir, "kubectl-hollow"), "loadtest", "report", loadName, "-o", "html", "--output-file", page, "--kubeconfig", fleet.Hub.AdminKubeconfig())
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("writing the report: %w: %s", err, output)
 	}

@@ -42,7 +42,7 @@ func (d *demo) loadTest(ctx context.Context) error {
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("making a file for the report of LoadTest %s: %w", loadTestName, err)
 	}
-	if err := d.fleet.run(ctx, os.Stderr, "loadtest", "report", loadTestName, "-o", "html", "--file", file.Name(), "--kubeconfig", d.fleet.hub.Kubeconfig); err != nil {
+	if err := d.fleet.run(ctx, os.Stderr, "loadtest", "report", loadTestName, "-o", "html", "--output-file", file.Name(), "--kubeconfig", d.fleet.hub.Kubeconfig); err != nil {
 		return err
 	}
 	d.say("the report of LoadTest %s is in %s", loadTestName, file.Name())

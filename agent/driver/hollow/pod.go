@@ -18,6 +18,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/hollownode"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -167,7 +168,7 @@ func stateOf(pod *corev1.Pod) (state driver.State, message string) {
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil && !slices.Contains(harmless, waiting.Reason) {
-			return driver.Failing, sentence(fmt.Sprintf("the hollow-node does not run (%d restarts)", container.RestartCount), waiting.Reason, waiting.Message)
+			return driver.Failing, sentence(fmt.Sprintf("the hollow-node does not run (%s)", plural.Count(container.RestartCount, "restart")), waiting.Reason, waiting.Message)
 		}
 		if ended := container.State.Terminated; ended != nil {
 			return driver.Failing, sentence(fmt.Sprintf("the hollow-node ended with exit code %d and will be started again", ended.ExitCode), ended.Reason, ended.Message)

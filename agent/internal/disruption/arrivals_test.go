@@ -86,7 +86,7 @@ func TestNeverJoinHitsMachinesThatComeWhileItRuns(t *testing.T) {
 	w.pass(time.Minute)
 	w.join("a")
 	w.work()
-	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("1 Nodes are not well again yet"))))
+	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("1 Node has not recovered yet"))))
 	w.join("b")
 	w.work()
 	g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionCompleted), HaveField("Recovered", BeEquivalentTo(2))))

@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // mostWarnings is how many warnings a preview has, and mostWarning how many characters each.
@@ -177,9 +178,9 @@ func (w *World) why(run *v1alpha1.NodeDisruptionRun) string {
 			undisruptable++
 		}
 	}
-	why := fmt.Sprintf("the cluster has %d Machines with %d Nodes; correct the target", len(w.Machines), len(w.Nodes))
+	why := fmt.Sprintf("the cluster has %s with %s; correct the target", plural.Count(len(w.Machines), "Machine"), plural.Count(len(w.Nodes), "Node"))
 	if undisruptable > 0 {
-		why += fmt.Sprintf(", or replace the %d Machines whose pods an earlier agent made", undisruptable)
+		why += fmt.Sprintf(", or replace the %s whose pods an earlier agent made", plural.Count(undisruptable, "Machine"))
 	}
 	return why
 }

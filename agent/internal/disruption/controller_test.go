@@ -48,7 +48,7 @@ func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 
 	b.clock.Step(time.Minute)
 	b.work()
-	b.Expect(b.read(run)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("2 Nodes are not well again yet"))))
+	b.Expect(b.read(run)).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", ContainSubstring("2 Nodes have not recovered yet"))))
 	b.Expect(b.plan(b.node("a"))).To(BeEmpty(), "what is over is taken off the pod")
 	b.ready(b.node("a"), corev1.ConditionTrue)
 	b.ready(b.node("b"), corev1.ConditionTrue)

@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -195,7 +196,7 @@ func (w *World) progress(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeD
 	case !w.Now.Before(ends):
 		return w.progressAfterEnd(status)
 	case run.Spec.Paused && w.carriers(run) > 0:
-		message := fmt.Sprintf("is to be paused: %d Nodes are not restored yet", w.carriers(run))
+		message := "is to be paused: " + plural.Are(w.carriers(run), "Node") + " not restored yet"
 		if w.Frozen {
 			message += ", because the agent is frozen"
 		}
@@ -229,7 +230,7 @@ func (w *World) progressAfterEnd(status *v1alpha1.NodeDisruptionRunStatus) (v1al
 		return v1alpha1.NodeDisruptionCompleted, fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered",
 			status.Injected, status.Selected, status.Observed, status.Recovered) + w.unseen(begins, ends)
 	default:
-		return v1alpha1.NodeDisruptionRunning, fmt.Sprintf("the faults are over; %d Nodes are not well again yet", ill)
+		return v1alpha1.NodeDisruptionRunning, "the faults are over; " + plural.Have(ill, "Node") + " not recovered yet"
 	}
 }
 

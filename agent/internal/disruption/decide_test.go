@@ -142,7 +142,7 @@ func TestAPausedRunGoesOnWhereItWouldBe(t *testing.T) {
 	w.Frozen = true
 	for range 2 {
 		w.work()
-		g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", "is to be paused: 1 Nodes are not restored yet, because the agent is frozen")))
+		g.Expect(run.Status).To(And(HaveField("Phase", v1alpha1.NodeDisruptionRunning), HaveField("Message", "is to be paused: 1 Node is not restored yet, because the agent is frozen")))
 	}
 	w.Frozen = false
 	w.work()

@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/agent/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -252,7 +253,7 @@ func (p *phase) wait(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %d objects of template %s are not %s", context.Cause(ctx), left, p.template.name, map[v1alpha1.LoadWaitFor]string{
+			return fmt.Errorf("%w: %s of template %s not %s", context.Cause(ctx), plural.Count(left, "object"), p.template.name, map[v1alpha1.LoadWaitFor]string{
 				v1alpha1.LoadWaitReady: "ready", v1alpha1.LoadWaitGone: "gone",
 			}[p.spec.Wait])
 		case <-changed:

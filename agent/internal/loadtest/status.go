@@ -12,6 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	measure "github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // over tells whether nothing of a run changes any more.
@@ -54,7 +55,7 @@ func shortfalls(thresholds []v1alpha1.LoadThreshold, p *v1alpha1.LoadProgress, s
 		list = append(list, fmt.Sprintf("%d of %d requests failed, and no threshold of Errors says how many may", p.Failed, p.Requests))
 	}
 	if p.Skipped > 0 {
-		list = append(list, fmt.Sprintf("%d requests were not made, because there was no object for them: create as many in an earlier step", p.Skipped))
+		list = append(list, plural.Were(p.Skipped, "request")+" not made, because there was no object for them: create as many in an earlier step")
 	}
 	if stuck > 0 && !limited(v1alpha1.LoadPodReady, v1alpha1.LoadPodReadyByObject) {
 		text := fmt.Sprintf("%d of %d pods were never Ready in %s or more, and no threshold of PodReady says how long they may take", stuck, p.PodsCreated, neverReadyAfter)
@@ -87,7 +88,7 @@ func set(run *v1alpha1.LoadTestRun, status *v1alpha1.LoadTestRunStatus, phase v1
 // summary says how a run was.
 func summary(status *v1alpha1.LoadTestRunStatus) string {
 	p := status.Progress
-	text := fmt.Sprintf("%d requests, %d failed; %d of %d pods were Ready", p.Requests, p.Failed, p.PodsReady, p.PodsCreated)
+	text := fmt.Sprintf("%s, %d failed; %d of %d pods were Ready", plural.Count(p.Requests, "request"), p.Failed, p.PodsReady, p.PodsCreated)
 	switch {
 	case status.Failure != "":
 		text = status.Failure + "; " + text

@@ -32,7 +32,7 @@ func TestRequestsWithoutAnObjectAreNotSilent(t *testing.T) {
 		"patch":                      {[][]v1alpha1.LoadPhase{{repeats(v1alpha1.LoadPatch, time.Second)}}, []string{"no request was made", "20 requests were not made"}},
 		"churn":                      {[][]v1alpha1.LoadPhase{{churns}}, []string{"no request was made", "requests were not made"}},
 		"delete":                     {[][]v1alpha1.LoadPhase{{deletes}}, []string{"no request was made", "3 requests were not made"}},
-		"delete more than there are": {[][]v1alpha1.LoadPhase{creates(2), {deletes}}, []string{"1 requests were not made"}},
+		"delete more than there are": {[][]v1alpha1.LoadPhase{creates(2), {deletes}}, []string{"1 request was not made"}},
 		"list, which needs none":     {[][]v1alpha1.LoadPhase{{repeats(v1alpha1.LoadList, time.Second)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

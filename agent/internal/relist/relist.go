@@ -24,6 +24,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -215,7 +217,7 @@ func progress(rounds []*round) string {
 		case one.demand == nil:
 			return "the cache of " + one.what + " is not filled yet"
 		case one.behind > 0:
-			return fmt.Sprintf("the cache of %s is behind in %d objects", one.what, one.behind)
+			return fmt.Sprintf("the cache of %s is behind in %s", one.what, plural.Count(one.behind, "object"))
 		}
 	}
 	return ""

@@ -324,7 +324,7 @@ func TestRelister(t *testing.T) {
 		b.clock.Step(pollInterval)
 		b.waitThawed(1)
 		b.Expect(said).To(Equal([]string{
-			"1 the cache of Pods is behind in 1 objects []", "1 no list []", "1 the hub is still to be told of 2 machines []",
+			"1 the cache of Pods is behind in 1 object []", "1 no list []", "1 the hub is still to be told of 2 machines []",
 		}))
 	})
 	t.Run("should wait for caches that cannot be made or are not filled", func(t *testing.T) {

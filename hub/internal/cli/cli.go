@@ -24,7 +24,7 @@ const (
 	long = `Work with a fleet of Kubernetes clusters and their machines, through the API server of the fleet's hub.
 
 What kubectl does well is left to kubectl: "kubectl get fleet -A" lists all of it, "kubectl describe machine NAME"
-tells a machine's story, "kubectl scale machinedeployment NAME" scales.
+says how a machine is, "kubectl scale machinedeployment NAME" scales.
 
 ` + cmdutil.Help
 
@@ -59,7 +59,8 @@ Commands:{{range .Commands}}{{if .IsAvailableCommand}}
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
-Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
+Use "{{.CommandPath}} [command] --help" for more about a command.{{else}}
+{{end}}
 Use "kubectl hollow options" for the flags that every command has.
 `
 )

@@ -26,7 +26,7 @@ whatever becomes of hub and agents, each fault ends by itself.`,
 }
 
 func newDisruptList(hub *cmdutil.Hub) *cobra.Command {
-	var output *cmdutil.Output
+	var list *cmdutil.List
 	command := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List NodeDisruptions and how far they are",
 		Long: `List NodeDisruptions: how far they are, the verdict of their expectations, in how many clusters they are and have failed, and how
@@ -34,11 +34,10 @@ many Nodes are hit, fail, are seen to fail by their API servers, and have recove
 		Example: `  kubectl hollow disrupt list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.NodeDisruptionList{}
-			return output.List(command.Context(), hub, found, "No NodeDisruptions. kubectl hollow disrupt create makes one.",
-				func() *metav1.Table { return disruptionTable(found.Items, time.Now()) })
+			return list.Run(command.Context(), hub, found, func() *metav1.Table { return disruptionTable(found.Items, time.Now()) })
 		},
 	}
-	output = cmdutil.NewTableOutput(command)
+	list = cmdutil.NewList(command, "No NodeDisruptions. kubectl hollow disrupt create makes one.")
 	return command
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/disrupt"
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // longestDisruption is as long as a run may be followed: it lasts 720 hours at most.
@@ -190,7 +191,7 @@ func (d *disruptCreate) preview(ctx context.Context, c client.WithWatch, wanted 
 		return err
 	}
 	if err != nil {
-		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %w", d.timeout, err)
+		return cmdutil.Timeout("not every cluster has said in %s what it would hit: %s", d.timeout, cmdutil.DescribeStoppedHub(ctx, c, err.Error()))
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func (d *disruptCreate) show(shown *v1alpha1.NodeDisruption, clusters int) {
 	nodes := 0
 	for _, one := range shown.Status.Preview {
 		nodes += int(one.Selected)
-		text := fmt.Sprintf("%d Nodes", one.Selected)
+		text := plural.Count(one.Selected, "Node")
 		if len(one.Nodes) > 0 {
 			text += ": " + strings.Join(one.Nodes, ", ")
 		}
@@ -228,7 +229,7 @@ func (d *disruptCreate) show(shown *v1alpha1.NodeDisruption, clusters int) {
 			d.output.Telling(d.hub).Say("%s: warning: %s", one.Cluster, warning)
 		}
 	}
-	telling.Say("would hit %d Nodes in %d of %d clusters", nodes, len(shown.Status.Preview), clusters)
+	telling.Say("would hit %s in %d of %d clusters", plural.Count(nodes, "Node"), len(shown.Status.Preview), clusters)
 }
 
 // follow tells of each cluster whenever its run gets on, until all are over.
@@ -238,6 +239,7 @@ func (d *disruptCreate) follow(ctx context.Context, telling *cmdutil.Hub, c clie
 	}
 	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
+	defer telling.NoteStoppedHub(bounded, c)()
 	following, stop := context.WithCancel(bounded)
 	var done sync.WaitGroup
 	said := map[string]string{}

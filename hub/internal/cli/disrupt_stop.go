@@ -13,6 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -97,6 +98,7 @@ func (d *disruptStop) restore(ctx context.Context, c client.Client, disruption *
 		return nil, fmt.Errorf("pausing the disruption: %w", err)
 	}
 	d.hub.Say("nodedisruption.hollowfleet.io/%s paused, to restore its Nodes", disruption.Name)
+	defer d.hub.NoteStoppedHub(ctx, c)()
 	deadline := time.After(d.timeout)
 	for said := ""; ; {
 		if err := c.List(ctx, runs, of); err != nil {
@@ -138,7 +140,7 @@ func ill(runs *v1alpha1.NodeDisruptionRunList) []string {
 	}
 	var texts []string
 	for _, cluster := range slices.Sorted(maps.Keys(count)) {
-		texts = append(texts, fmt.Sprintf("%d Nodes of %s", count[cluster], cluster))
+		texts = append(texts, plural.Count(count[cluster], "Node")+" of "+cluster)
 	}
 	return texts
 }
@@ -158,7 +160,8 @@ func (d *disruptStop) gone(ctx context.Context, c client.Client, name string) er
 		}
 		select {
 		case <-bounded.Done():
-			return cmdutil.Timeout("%d runs are not gone after %s: the hub's garbage collector deletes them", len(runs.Items), stopTimeout)
+			return cmdutil.Timeout("%s not gone after %s: %s", plural.Are(len(runs.Items), "run"), stopTimeout,
+				cmdutil.DescribeStoppedHub(ctx, c, "the hub's garbage collector deletes them"))
 		case <-time.After(time.Second):
 		}
 	}

@@ -126,7 +126,7 @@ func TestStopWaitsForTheNodes(t *testing.T) {
 	f = newFixture(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
 	f.restores(f.disruptionRun(), 2)
-	f.stops(5, "the Nodes were not seen to be well again after 3s: 1 Nodes of "+f.name, "disrupt stop NAME --timeout 3s")
+	f.stops(5, "the Nodes were not seen to be well again after 3s: 1 Node of "+f.name, "disrupt stop NAME --timeout 3s")
 	_, err = f.disruption()
 	f.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it is deleted all the same")
 }

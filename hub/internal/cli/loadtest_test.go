@@ -55,7 +55,7 @@ func passed() v1alpha1.LoadTestStatus {
 	second := metav1.Duration{Duration: 1234 * time.Millisecond}
 	return v1alpha1.LoadTestStatus{
 		StartTime: &metav1.Time{Time: time.Unix(1000, 0)}, EndTime: &metav1.Time{Time: time.Unix(1060, 0)},
-		ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseCompleted, Message: "2 of 2 clusters were loaded in full, all 1 thresholds are met", Clusters: 2, Completed: 2, Verdict: v1alpha1.LoadPassed,
+		ObservedGeneration: 1, Phase: v1alpha1.LoadTestPhaseCompleted, Message: "2 of 2 clusters were loaded in full, the threshold is met", Clusters: 2, Completed: 2, Verdict: v1alpha1.LoadPassed,
 		Thresholds: []v1alpha1.LoadThresholdResult{{LoadThreshold: v1alpha1.LoadThreshold{Measurement: v1alpha1.LoadPodReady, Quantile: v1alpha1.LoadP99, Max: &metav1.Duration{Duration: 5 * time.Second}}, Met: true, Measured: &second, Count: 40}},
 		Results: []v1alpha1.LoadTestResult{{
 			LoadLatency: v1alpha1.LoadLatency{Measurement: v1alpha1.LoadPodReady, Count: 40, P50: second, P90: second, P99: second, Max: second}, WorstCluster: "east", WorstP99: second,
@@ -264,7 +264,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	dir := t.TempDir()
 	for _, form := range []string{"html", "json", "junit", "text"} {
 		file := filepath.Join(dir, form)
-		f.Expect(f.succeeds("loadtest report NAME -o " + form + " --file " + file)).To(ContainSubstring("written"))
+		f.Expect(f.succeeds("loadtest report NAME -o " + form + " --output-file " + file)).To(ContainSubstring("written"))
 		f.Expect(os.ReadFile(file)).To(ContainSubstring(f.name))
 	}
 	f.Expect(f.succeeds("loadtest compare NAME --baseline " + filepath.Join(dir, "json"))).To(And(ContainSubstring("+0.0%"), ContainSubstring("no regression against "+f.name)))

@@ -46,7 +46,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return &fixture{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment), name: hubtest.Name()}
+	f := &fixture{WithT: NewWithT(t), t: t, client: hubtest.Client(t, environment), name: hubtest.Name()}
+	f.writeLease(time.Now(), 24*60*60)
+	return f
 }
 
 // hollow runs "kubectl hollow" against the API server. NAME in args is the fixture's name.

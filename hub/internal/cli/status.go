@@ -18,7 +18,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/health"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // mostRows is how many objects of a kind the table shows. JSON has all.

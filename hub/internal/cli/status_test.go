@@ -57,17 +57,18 @@ func (f *fixture) status(code int, more ...string) statusJSON {
 // renewHub renews the Lease as a hub does that was there at that time.
 func (f *fixture) renewHub(renewed time.Time) {
 	f.t.Helper()
+	f.writeLease(renewed, 15)
+}
+
+// writeLease writes the Lease of a hub that renewed it at that time, for so many seconds.
+func (f *fixture) writeLease(renewed time.Time, seconds int32) {
+	f.t.Helper()
 	f.Expect(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubNamespace}}))).To(Succeed())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.HubNamespace, Name: v1alpha1.HubLeaseName}}
 	f.Expect(client.IgnoreNotFound(f.client.Delete(f.t.Context(), lease.DeepCopy()))).To(Succeed())
 	at := metav1.NewMicroTime(renewed)
-	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("hub-1"), RenewTime: &at, LeaseDurationSeconds: new(int32(15))}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("hub-1"), RenewTime: &at, LeaseDurationSeconds: new(seconds)}
 	f.Expect(f.client.Create(f.t.Context(), lease)).To(Succeed())
-	f.t.Cleanup(func() {
-		if err := f.client.Delete(f.t.Context(), lease); err != nil && f.t.Context().Err() == nil {
-			f.t.Error(err)
-		}
-	})
 }
 
 func TestStatusNamesWhatIsNotHealthyOfEveryKind(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinestate"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -95,8 +96,8 @@ func accepted(cluster *v1alpha1.Cluster, namespace namespaceState) metav1.Condit
 func deletingMessage(cluster *v1alpha1.Cluster) string {
 	message := fmt.Sprintf("Namespace %q is being deleted, and with it the agent's access; the hub creates it again when it is gone", cluster.Name)
 	if counts := cluster.Status.Machines; counts != nil && counts.Total > 0 {
-		message += fmt.Sprintf(". The finalizers of %d Machine(s) keep it, which the agent cannot remove any more;"+
-			" their pods and Nodes stay. To give these Machines up: kubectl hollow cluster remove-finalizers %s", counts.Total, cluster.Name)
+		message += fmt.Sprintf(". The finalizers of %s keep it, which the agent cannot remove any more;"+
+			" their pods and Nodes stay. To give these Machines up: kubectl hollow cluster remove-finalizers %s", plural.Count(counts.Total, "Machine"), cluster.Name)
 	} else {
 		message += fmt.Sprintf(". If it stays, LoadTestRuns may keep it, which the agent cannot clean up any more:"+
 			" kubectl hollow cluster remove-finalizers %s --dry-run=client names them", cluster.Name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // summarize sums up the current runs.
@@ -117,7 +118,7 @@ func firstFailure(failures []v1alpha1.DisruptionFailure) string {
 	}
 	text := ": " + failures[0].Cluster + ": " + failures[0].Message
 	if more := len(failures) - 1; more > 0 {
-		text += fmt.Sprintf("; %d more clusters in status.failures", more)
+		text += fmt.Sprintf("; %s in status.failures", plural.Count(more, "more cluster"))
 	}
 	return text
 }
@@ -136,7 +137,7 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 	case s.LastScheduleTime == nil:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "no runs were due yet"
 	case len(d.Create) > 0:
-		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, fmt.Sprintf("runs are made in %d clusters", len(d.Create))
+		s.Phase, s.Message = v1alpha1.NodeDisruptionPending, "runs are made in "+plural.Count(len(d.Create), "cluster")
 	case s.Clusters == 0:
 		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "spec.clusterSelector: no cluster is chosen that is not frozen: correct it, or thaw them, and create the disruption anew"
 	case over < int(s.Clusters):
@@ -154,7 +155,7 @@ func (d *Decision) progress(w *World, phases map[v1alpha1.NodeDisruptionRunPhase
 func (d *Decision) conclude() {
 	s := &d.Status
 	s.Phase = v1alpha1.NodeDisruptionCompleted
-	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %d clusters", s.Injected, s.Selected, s.Observed, s.Recovered, s.Clusters)
+	s.Message = fmt.Sprintf("%d of %d Nodes were disrupted, %d seen so, %d recovered, in %s", s.Injected, s.Selected, s.Observed, s.Recovered, plural.Count(s.Clusters, "cluster"))
 	if s.Verdict == v1alpha1.DisruptionUnknown {
 		s.Message += "; not all that was expected could be seen, because agents were frozen or did not run"
 	}
@@ -164,7 +165,7 @@ func (d *Decision) conclude() {
 		s.Phase, s.Message = v1alpha1.NodeDisruptionFailed, "no Node was disrupted"+firstFailure(s.Failures)
 	case s.Failed > 0 && s.Verdict == "":
 		s.Phase = v1alpha1.NodeDisruptionFailed
-		s.Message = fmt.Sprintf("%d clusters were not disrupted as they should be%s; ", s.Failed, firstFailure(s.Failures)) + s.Message
+		s.Message = fmt.Sprintf("%s not disrupted as expected%s; ", plural.Were(s.Failed, "cluster"), firstFailure(s.Failures)) + s.Message
 	case s.Failed > 0:
 		s.Message += firstFailure(s.Failures)
 	}

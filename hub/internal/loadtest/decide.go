@@ -11,6 +11,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -132,7 +133,7 @@ func (d *Decision) begin(w *view, runs []*v1alpha1.LoadTestRun) {
 	switch missing := len(d.Create) + waiting; {
 	case missing > 0:
 		d.noLaterThan(deadline)
-		d.set(v1alpha1.LoadTestPhasePending, "runs are made in %d clusters", missing)
+		d.set(v1alpha1.LoadTestPhasePending, "runs are made in %s", plural.Count(missing, "cluster"))
 	case len(runs) == 0:
 		d.set(v1alpha1.LoadTestPhaseFailed, "it could not be begun in any of %d clusters: see status.failures", len(chosen))
 	default:

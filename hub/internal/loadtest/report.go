@@ -12,6 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // summarize counts runs, adds their progress up, and names those that have failed. Clusters that were left out have no run, and
@@ -215,9 +216,9 @@ func (d *Decision) outcome() string {
 	case len(missed) > 0:
 		texts = append(texts, fmt.Sprintf("%d of %d thresholds are not met: %s", len(missed), len(s.Thresholds), strings.Join(missed, "; ")))
 	case s.Missed > 0:
-		texts = append(texts, fmt.Sprintf("all %d thresholds are met over all clusters together", len(s.Thresholds)))
+		texts = append(texts, metText(len(s.Thresholds))+" over all clusters together")
 	case len(s.Thresholds) > 0:
-		texts = append(texts, fmt.Sprintf("all %d thresholds are met", len(s.Thresholds)))
+		texts = append(texts, metText(len(s.Thresholds)))
 	}
 	for i := range s.Thresholds {
 		if text := missedText(&s.Thresholds[i], s.Clusters); text != "" {
@@ -234,6 +235,14 @@ func (d *Decision) outcome() string {
 		texts = append(texts, "see status.failures for the others")
 	}
 	return strings.Join(texts, ", ")
+}
+
+// metText says that all thresholds are met.
+func metText(thresholds int) string {
+	if thresholds == 1 {
+		return "the threshold is met"
+	}
+	return fmt.Sprintf("all %d thresholds are met", thresholds)
 }
 
 // missedText names the clusters that do not meet a threshold for themselves.
@@ -264,7 +273,7 @@ func unreadyText(s *v1alpha1.LoadTestStatus) string {
 	for _, one := range s.Unready {
 		count += one.Count
 	}
-	return fmt.Sprintf("%d pods were never Ready (most often %s)", count, s.Unready[0].Reason)
+	return fmt.Sprintf("%s never Ready (most often %s)", plural.Were(count, "pod"), s.Unready[0].Reason)
 }
 
 // namesOf are the clusters of a list that may be shortened, and what there is to say about the first.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // prepare waits until all runs are prepared, or prepareTimeout is over, and lets those that are begin together.
@@ -166,6 +167,6 @@ func (d *Decision) finish(w *view, runs []*v1alpha1.LoadTestRun) {
 	d.Next = time.Time{}
 	d.set(v1alpha1.LoadTestPhaseCompleted, "%s", d.outcome())
 	if given > 0 {
-		d.Status.Message += fmt.Sprintf(". In %d clusters the agent has not said yet that what was made is removed", given)
+		d.Status.Message += fmt.Sprintf(". In %s the agent has not said yet that what was made is removed", plural.Count(given, "cluster"))
 	}
 }

@@ -134,7 +134,7 @@ func TestCleaningUpIsWaitedForButNotForEver(t *testing.T) {
 	g.Expect(w.step().Next).To(Equal(s.EndTime.Add(cleanupTimeout)))
 	w.Now = s.EndTime.Add(cleanupTimeout)
 	w.step()
-	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Results", results), HaveField("Message", ContainSubstring("In 1 clusters the agent has not said yet"))))
+	g.Expect(w.Test.Status).To(And(HaveField("Phase", v1alpha1.LoadTestPhaseCompleted), HaveField("Results", results), HaveField("Message", ContainSubstring("In 1 cluster the agent has not said yet"))))
 	g.Expect(w.Runs[0].Spec.Stopped).To(BeFalse())
 }
 

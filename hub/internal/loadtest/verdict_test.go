@@ -31,9 +31,9 @@ func TestABadClusterIsNotHiddenByGoodOnes(t *testing.T) {
 		missed   int
 		says     string
 	}{
-		"of three, without a scope":    {3, "", v1alpha1.LoadMissed, 1, "3 of 3 clusters were loaded in full, all 1 thresholds are met over all clusters together, 1 of 3 clusters does not meet PodReady P50<=5s: c01"},
+		"of three, without a scope":    {3, "", v1alpha1.LoadMissed, 1, "3 of 3 clusters were loaded in full, the threshold is met over all clusters together, 1 of 3 clusters does not meet PodReady P50<=5s: c01"},
 		"of three, in each":            {3, v1alpha1.LoadScopeEachCluster, v1alpha1.LoadMissed, 1, "1 of 3 clusters does not meet PodReady P50<=5s: c01"},
-		"of three, in the fleet":       {3, v1alpha1.LoadScopeFleet, v1alpha1.LoadPassed, 0, "all 1 thresholds are met, 1 of 3 clusters does not meet PodReady P50<=5s: c01 (its scope is Fleet)"},
+		"of three, in the fleet":       {3, v1alpha1.LoadScopeFleet, v1alpha1.LoadPassed, 0, "the threshold is met, 1 of 3 clusters does not meet PodReady P50<=5s: c01 (its scope is Fleet)"},
 		"of two hundred, in each":      {200, v1alpha1.LoadScopeEachCluster, v1alpha1.LoadMissed, 1, "1 of 200 clusters does not meet PodReady P50<=5s: c01"},
 		"of two hundred, in the fleet": {200, v1alpha1.LoadScopeFleet, v1alpha1.LoadPassed, 0, "c01 (its scope is Fleet)"},
 	} {

@@ -13,12 +13,13 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/clustermetrics"
 	"github.com/hollowfleet/hollowfleet/hub/internal/machinedeployment/plan"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
 func createdEvent(set *v1alpha1.MachineSet, p plan.Plan) reconciler.Event {
 	return reconciler.NormalEvent("MachineSetCreated", "Create", fmt.Sprintf(
-		"Created MachineSet %s with %d replicas (%s)", set.Name, p.NewReplicas, p.Why)).With(aboutSet(set))
+		"Created MachineSet %s with %s (%s)", set.Name, plural.Count(p.NewReplicas, "replica"), p.Why)).With(aboutSet(set))
 }
 
 func scaledEvent(c change, why string) reconciler.Event {

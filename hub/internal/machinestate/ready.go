@@ -12,6 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/freeze"
 	"github.com/hollowfleet/hollowfleet/internal/conditions"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // ReadyFacts are what counts beside the conditions that are in the status.
@@ -80,7 +81,7 @@ func (f *ReadyFacts) scaled() metav1.Condition {
 		condition.Message = fmt.Sprintf("%d of %d machines are available", counts.Available, f.Replicas)
 	case counts.Total > f.Replicas:
 		condition.Reason = v1alpha1.ReasonScalingDown
-		condition.Message = fmt.Sprintf("%d machines are still to go", counts.Total-f.Replicas)
+		condition.Message = plural.Are(counts.Total-f.Replicas, "machine") + " still to go"
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonReady
 	}

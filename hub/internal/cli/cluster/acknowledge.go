@@ -12,7 +12,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const acknowledgeLong = `Let a cluster's agent work for this hub, after it found the hub to be another than the one that it knew: its Cluster

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/joining"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const defaultWait = 2 * time.Minute
@@ -178,6 +178,9 @@ func awaitReady(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, name 
 		return cmdutil.Timeout("cluster %s is not ready after %s (%s)", name, timeout, cmdutil.DescribeStoppedHub(ctx, c, cmp.Or(missing, "the hub has not looked at it")))
 	}
 	if err != nil {
+		return err
+	}
+	if err := hub.ProveHub(ctx, c, "cluster "+name+" was ready"); err != nil {
 		return err
 	}
 	hub.Say("cluster.hollowfleet.io/%s is ready", name)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const removeFinalizersLong = `Take the agent's finalizers off the Machines and LoadTestRuns of a namespace that is being deleted, so that its deletion ends.
@@ -98,7 +98,7 @@ func (o *finalizerOptions) run(ctx context.Context, hub *cmdutil.Hub, name strin
 			return err
 		}
 	case given.early > 0 && !o.dryRun.Active():
-		telling.Note("%d objects of namespace %s are not in deletion yet and keep their finalizers: run the command again in some seconds, or without --wait=false", given.early, name)
+		telling.Note("%s of namespace %s not in deletion yet, with finalizers: run the command again in some seconds, or without --wait=false", plural.Count(given.early, "object"), name)
 	}
 	return o.output.Result(hub, going.namespace, cmdutil.Fact{Name: "Machines given up", Value: fmt.Sprint(given.machines)},
 		cmdutil.Fact{Name: "LoadTestRuns given up", Value: fmt.Sprint(given.runs)})

@@ -280,7 +280,10 @@ func (t *freezeTarget) await(ctx context.Context, timeout time.Duration, what st
 		return cmdutil.Timeout("the hub has not confirmed within %s that %s is %s: %s", timeout, t.name, what,
 			cmdutil.DescribeStoppedHub(ctx, t.client, "it works, but is slow or meets errors: see its log"))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.hub.ProveHub(ctx, t.client, t.name+" was "+what)
 }
 
 // frozenAbove tells whether a person froze the cluster or the MachineDeployment that the object belongs to.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/undecodable"
 )
 
@@ -85,10 +86,14 @@ func (o *listOptions) run(ctx context.Context, hub *cmdutil.Hub, names []string)
 		return err != nil && !asTable // It cannot be printed. A table has its name.
 	})
 	if o.watch && missing == nil {
+		defer hub.NoteStoppedHub(ctx, c)()
 		return o.follow(ctx, hub, c, chosen, names)
 	}
 	if len(list.Items) == 0 && missing != nil {
 		return missing
+	}
+	if asTable && len(list.Items) > 0 {
+		hub.NoteOldTable(ctx, c)
 	}
 	return cmp.Or(o.print(hub, list, names), missing)
 }
@@ -172,7 +177,7 @@ func orphans(cluster *v1alpha1.Cluster) string {
 	if found == nil {
 		return "0"
 	}
-	return fmt.Sprintf("%d instances, %d nodes", found.Instances, found.Nodes)
+	return plural.Count(found.Instances, "instance") + ", " + plural.Count(found.Nodes, "node")
 }
 
 func acceptance(cluster *v1alpha1.Cluster) string {

@@ -67,7 +67,7 @@ silent   Accepted     Unknown (Unknown)   True (AgentSilent)   1/3        -     
 	g.Expect(strings.Split(out.String(), "\n")).To(HaveExactElements(
 		MatchRegexp(`^fine .* 3h +True +<2s +0 +0 *$`),
 		MatchRegexp(`^new .* 3h +- +- +- +0 *$`),
-		MatchRegexp(`^silent .* 3h +Unknown \(LeaseExpired\) +-4s +2 +2 instances, 1 nodes +The agent is silent$`),
+		MatchRegexp(`^silent .* 3h +Unknown \(LeaseExpired\) +-4s +2 +2 instances, 1 node +The agent is silent$`),
 		BeEmpty()))
 	lost := examples()[2]
 	lost.Status.ClockSkew = nil

@@ -77,6 +77,31 @@ func DescribeStoppedHub(ctx context.Context, c client.Reader, otherwise string) 
 	return "the hub does not work: " + state.Problem
 }
 
+// ProveHub is an error with the exit code of a failure if the hub does not work: said, which its objects say, is then what it knew last, and
+// nobody has looked since. A user who may not read the Lease of the hub is told that this is not known.
+func (h *Hub) ProveHub(ctx context.Context, c client.Reader, said string) error {
+	asking, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	state, err := ReadHubState(asking, c, time.Now())
+	switch {
+	case apierrors.IsForbidden(err):
+		h.Note("Whether the hub works was not looked at, because you may not read its Lease: without a hub that works, this is what it knew last.")
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s; whether the hub works, which says so, is not known: %w", said, err)
+	case state.Problem != "":
+		return fmt.Errorf("%s when the hub last looked, and nobody has looked since: the hub does not work: %s", said, state.Problem)
+	}
+	return nil
+}
+
+// NoteOldTable notes that the hub does not work, so that what a list shows is what it knew last.
+func (h *Hub) NoteOldTable(ctx context.Context, c client.Reader) {
+	if problem := DescribeStoppedHub(ctx, c, ""); problem != "" {
+		h.Note("This is what was known last: %s", problem)
+	}
+}
+
 // NoteStoppedHub notes at once, and whenever that changes until ctx ends, that the hub does not work: what a command waits for does not
 // happen then. The caller calls the function that it returns when it waits no more.
 func (h *Hub) NoteStoppedHub(ctx context.Context, c client.Reader) (stop func()) {

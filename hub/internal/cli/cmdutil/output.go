@@ -1,7 +1,6 @@
 package cmdutil
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
@@ -136,30 +134,6 @@ func (o *Output) spread(objects []runtime.Object) ([]runtime.Object, error) {
 		items = append(items, listed...)
 	}
 	return items, nil
-}
-
-// List reads all objects of a kind that has no namespaces, which the API server returns in the order of their names, and
-// prints them. Where there is none, empty is said in place of a table.
-func (o *Output) List(ctx context.Context, hub *Hub, into client.ObjectList, empty string, table func() *metav1.Table) error {
-	if err := o.Check(); err != nil {
-		return err
-	}
-	c, err := hub.Client()
-	if err != nil {
-		return err
-	}
-	if err := c.List(ctx, into); err != nil {
-		return fmt.Errorf("listing: %w", err)
-	}
-	_, asTable := o.Own()
-	switch {
-	case asTable && meta.LenList(into) == 0:
-		hub.Note("%s", empty)
-		return nil
-	case asTable:
-		return o.Table(hub.Out, table())
-	}
-	return o.Print(hub.Out, into)
 }
 
 // Table prints a table.

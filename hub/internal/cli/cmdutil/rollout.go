@@ -2,13 +2,13 @@ package cmdutil
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // SayRollout prints the record of a rollout: its course, approvals, and with clusters what became of it in each cluster, in those that
@@ -47,7 +47,7 @@ func SayRollout(hub *Hub, output *Output, r *fleet.Rollout, clusters bool) error
 		}
 	}
 	if clusters && r.Omitted > 0 {
-		hub.Say("%s", fmt.Sprintf("%d more clusters succeeded; their record would be too large", r.Omitted))
+		hub.Say("%s succeeded, whose record would be too large", plural.Count(r.Omitted, "more cluster"))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // Kinds are those that are judged, in the order in which a status shows them.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // The kinds that are judged.
@@ -51,6 +51,8 @@ type subject struct {
 	left        string
 	paused      bool
 	undecodable string
+	// class is the object, if it is one.
+	class *v1alpha1.MachineClass
 	// lifetime is how long it may be in its phase.
 	lifetime lifetime
 	// reported is when its status was last changed, and mostQuiet how long it may stay as it is; 0 without a bound.
@@ -81,7 +83,7 @@ func subjectOf(object client.Object) *subject {
 		s.kind, s.conditions, s.observed, s.cluster = Machine, o.Status.Conditions, o.Status.ObservedGeneration, o.Namespace
 		s.phase, s.failed = string(o.Status.Phase), cmp.Or(o.Status.ErrorMessage, o.Status.ErrorReason)
 	case *v1alpha1.MachineClass:
-		s.kind, s.tracked = MachineClass, false
+		s.kind, s.tracked, s.class = MachineClass, false, o
 	case *v1alpha1.FleetApproval:
 		s.kind, s.tracked = FleetApproval, false
 	default:
@@ -123,8 +125,8 @@ func describeOrphans(orphans *v1alpha1.Orphans) string {
 	if orphans == nil || orphans.Instances+orphans.Nodes+orphans.CertificateRequests == 0 {
 		return ""
 	}
-	return fmt.Sprintf("what has no Machine, and nobody looks after: %d pods, %d Nodes and %d certificate requests, such as %s: delete in the workload cluster what you do not need",
-		orphans.Instances, orphans.Nodes, orphans.CertificateRequests, cmp.Or(strings.Join(orphans.Names, ", "), "-"))
+	return fmt.Sprintf("what has no Machine, and nobody looks after: %s, %s and %s, such as %s: delete in the workload cluster what you do not need",
+		plural.Count(orphans.Instances, "pod"), plural.Count(orphans.Nodes, "Node"), plural.Count(orphans.CertificateRequests, "certificate request"), cmp.Or(strings.Join(orphans.Names, ", "), "-"))
 }
 
 func failedClusters(failed, of int32) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // leastDifference is a difference that counts for nothing, however much it is of 100: requests are answered within milliseconds.
@@ -44,7 +45,7 @@ buckets only, and APIRequestFailed because the number counts there.
 Measurements can be compared if they were made by the same load, in as many clusters, with the same versions, number of Nodes, profile
 of hollow nodes and machine, and are valid and complete. If not, the differences are named, nothing is judged, and the exit code is 4.
 --allow-different judges nevertheless where you know that a difference is what you want to measure.`,
-		Example: `  kubectl hollow loadtest report monday -o json --file baseline.json
+		Example: `  kubectl hollow loadtest report monday -o json --output-file baseline.json
   kubectl hollow loadtest compare tuesday --baseline baseline.json --tolerance 15%
 
   # What an upgrade has changed
@@ -128,7 +129,7 @@ func (o *compareOptions) run(ctx context.Context, hub *cmdutil.Hub, name string)
 		return cmdutil.Refusal("%s and %s cannot be compared, because they differ: make them alike, or set --allow-different %s", before.Name, now.Name, strings.Join(refused, ","))
 	}
 	if c.Regressions > 0 {
-		return cmdutil.Timeout("%d measurements are longer than in %s by more than %g%%, or missing", c.Regressions, before.Name, o.percent)
+		return cmdutil.Timeout("%s longer than in %s by more than %g%%, or missing", plural.Are(c.Regressions, "measurement"), before.Name, o.percent)
 	}
 	telling.Say("no regression against %s", before.Name)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // display shows how a test goes.
@@ -30,7 +31,9 @@ type display interface {
 func follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1alpha1.LoadTest, timeout time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	telling := hub.NoteStoppedHub(bounded, c)
 	err := watch(bounded, hub, c, test)
+	telling()
 	if cmdutil.Code(err) == cmdutil.Missing {
 		return cmdutil.NotFound("loadtest %s was deleted: the agents remove what its runs made", test.Name)
 	}
@@ -42,7 +45,7 @@ func follow(ctx context.Context, hub *cmdutil.Hub, c client.WithWatch, test *v1a
 		return err
 	}
 	if len(test.Status.Results) > 0 {
-		hub.Say("For a page with all of it: kubectl hollow loadtest report %s -o html --file %s.html", test.Name, test.Name)
+		hub.Say("For a page with all of it: kubectl hollow loadtest report %s -o html --output-file %s.html", test.Name, test.Name)
 	}
 	return exit(test)
 }
@@ -126,7 +129,7 @@ func (l *lines) run(run *v1alpha1.LoadTestRun) {
 func (l *lines) close() {}
 
 func counts(p *v1alpha1.LoadProgress) string {
-	text := fmt.Sprintf("%d requests", p.Requests)
+	text := plural.Count(p.Requests, "request")
 	if p.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", p.Failed)
 	}
@@ -156,9 +159,9 @@ var stepName = regexp.MustCompile(`^[-a-z0-9]{1,63}( \([0-9]+/[0-9]+\))?$`)
 func (b *bars) test(test *v1alpha1.LoadTest) {
 	s := &test.Status
 	b.number = s.Clusters
-	text := fmt.Sprintf("%s in %d clusters, %s", s.Phase, s.Clusters, counts(&s.Progress))
+	text := fmt.Sprintf("%s in %s, %s", s.Phase, plural.Count(s.Clusters, "cluster"), counts(&s.Progress))
 	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d clusters have failed", s.Failed)
+		text += fmt.Sprintf(", %s failed", plural.Have(s.Failed, "cluster"))
 	}
 	b.all.Show(int64(s.Progress.Steps), int64(s.Progress.StepsTotal), ended(test), text)
 }

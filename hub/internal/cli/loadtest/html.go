@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (
@@ -221,7 +222,7 @@ func cellOf(found *v1alpha1.LoadLatency, shortest, longest time.Duration) heatCe
 		shade += (most - least) * float64(found.P99.Duration-shortest) / float64(longest-shortest)
 	}
 	return heatCell{
-		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%d measurements, p50 %s, p90 %s, p99 %s", found.Count, short(found.P50), short(found.P90), short(found.P99)),
+		Text: signs.Replace(timeOf(found, found.P99)), Title: fmt.Sprintf("%s, p50 %s, p90 %s, p99 %s", plural.Count(found.Count, "measurement"), short(found.P50), short(found.P90), short(found.P99)),
 		Style: template.CSS(fmt.Sprintf("background:rgba(235,104,52,%.2f)", shade)), //nolint:gosec // A number.
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // thresholdLines say what became of each threshold, and which clusters do not meet it for themselves.
@@ -23,16 +24,20 @@ func thresholdLines(results []v1alpha1.LoadThresholdResult, clusters int32) (lin
 	return lines
 }
 
+// missedClusters is how many clusters do not meet a threshold, of how many where that is known.
+func missedClusters(missed, clusters int32) string {
+	if clusters > 0 {
+		return fmt.Sprintf("%d of %s", missed, plural.Count(clusters, "cluster"))
+	}
+	return plural.Count(missed, "cluster")
+}
+
 // missedText names the clusters that do not meet a threshold for themselves; empty if all do.
 func missedText(result *v1alpha1.LoadThresholdResult, clusters int32) string {
 	if result.MissedClusters == 0 {
 		return ""
 	}
-	of := ""
-	if clusters > 0 {
-		of = fmt.Sprintf(" of %d", clusters)
-	}
-	text := fmt.Sprintf("not met in %d%s clusters: %s", result.MissedClusters, of, strings.Join(result.MissedIn, ", "))
+	text := fmt.Sprintf("not met in %s: %s", missedClusters(result.MissedClusters, clusters), strings.Join(result.MissedIn, ", "))
 	if more := int(result.MissedClusters) - len(result.MissedIn); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

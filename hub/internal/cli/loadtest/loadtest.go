@@ -29,7 +29,7 @@ have measured, and says whether thresholds are met.`,
 }
 
 func newList(hub *cmdutil.Hub) *cobra.Command {
-	var output *cmdutil.Output
+	var list *cmdutil.List
 	command := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List LoadTests, how far they are, and their verdicts",
 		Long: `List LoadTests: how far they are, whether their thresholds were met, in how many clusters they are, in how many of these they were
@@ -38,11 +38,10 @@ counts requests that were due and not made. -o wide adds the message.`,
 		Example: `  kubectl hollow loadtest list`, Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.LoadTestList{}
-			return output.List(command.Context(), hub, found, "No LoadTests. kubectl hollow loadtest run makes one.",
-				func() *metav1.Table { return testTable(found.Items, time.Now()) })
+			return list.Run(command.Context(), hub, found, func() *metav1.Table { return testTable(found.Items, time.Now()) })
 		},
 	}
-	output = cmdutil.NewTableOutput(command)
+	list = cmdutil.NewList(command, "No LoadTests. kubectl hollow loadtest run makes one.")
 	return command
 }
 

@@ -39,15 +39,16 @@ html is one page without scripts that needs no network: percentiles, times over 
 them, and a map of all clusters. json has all of it, with the results in the form of clusterloader2 (PerfData) too; compare takes it
 as a baseline. junit has a test case for each threshold in each cluster.`,
 		Example: `  kubectl hollow loadtest report rush
-  kubectl hollow loadtest report rush -o html --file rush.html
-  kubectl hollow loadtest report rush -o json --file baseline.json`,
+  kubectl hollow loadtest report rush -o html --output-file rush.html
+  kubectl hollow loadtest report rush -o json --output-file baseline.json`,
 		Args: cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.LoadTestKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
 			return printReport(command.Context(), hub, args[0], form, file)
 		},
 	}
 	cmdutil.ChoiceP(command, &form, "output", "o", "format of the report", asText, asHTML, asJSON, asJUnit)
-	command.Flags().StringVar(&file, "file", "", "file to write, in place of standard output")
+	command.Flags().StringVar(&file, "output-file", "", "file to write, in place of standard output")
+	cmdutil.KeepOldFlag(command, "file", "output-file")
 	return command
 }
 

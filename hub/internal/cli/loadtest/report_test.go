@@ -102,7 +102,7 @@ func TestThePageIsOneFileThatNeedsNothingElse(t *testing.T) {
 	g.Expect(count).To(And(HaveKeyWithValue("svg", 2), HaveKeyWithValue("polyline", 12), HaveKeyWithValue("circle", 360), HaveKeyWithValue("h1", 1), HaveKeyWithValue("rect", 4)), "each chart has all faults")
 	for _, said := range []string{
 		"Load test rush", `<span class="verdict bad">Failed</span>`, "1 of 2 &lt;clusters&gt;", "This report is partial.", "its agent was lost", "PodReady P99 at most 5s", "at most 5s",
-		"The measurements of 1 of 3 clusters are invalid", "not met in 1 clusters: c001", "≥ 6s", "Unschedulable", "0/20 nodes are available", "made on: Kubernetes v1.37.1", "40 (4 unfinished)", "≤ 20ms", "12.5 requests a second on average, of up to 20", "the processors were busy", "APIRequest GET resource3", "&lt;script&gt;", "32 measurements are left out", "2026-11-26 10:00:00 UTC to 2026-11-26 10:02:00 UTC, 2m0s",
+		"The measurements of 1 of 3 clusters are invalid", "not met in 1 cluster: c001", "≥ 6s", "Unschedulable", "0/20 nodes are available", "made on: Kubernetes v1.37.1", "40 (4 unfinished)", "≤ 20ms", "12.5 requests a second on average, of up to 20", "the processors were busy", "APIRequest GET resource3", "&lt;script&gt;", "32 measurements are left out", "2026-11-26 10:00:00 UTC to 2026-11-26 10:02:00 UTC, 2m0s",
 	} {
 		g.Expect(page).To(ContainSubstring(said))
 	}

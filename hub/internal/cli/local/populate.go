@@ -14,8 +14,8 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 

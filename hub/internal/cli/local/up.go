@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
 	"github.com/hollowfleet/hollowfleet/internal/dev/localfleet"
 	"github.com/hollowfleet/hollowfleet/internal/dev/process"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 )
 
 func newList(hub *cmdutil.Hub) *cobra.Command {
-	var output *cmdutil.Output
+	var list *cmdutil.List
 	command := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List MachineFleets and how far their rollouts are",
 		Long: `List MachineFleets: whether they are ready, the wave that is rolled out, and how many clusters have the present
@@ -25,11 +25,10 @@ revision, have failed or are held because they are frozen or not Ready. -o wide 
 		Args: cmdutil.Args(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			found := &v1alpha1.MachineFleetList{}
-			return output.List(command.Context(), hub, found, "No MachineFleets. config/samples has one to begin with.",
-				func() *metav1.Table { return listTable(found.Items, time.Now()) })
+			return list.Run(command.Context(), hub, found, func() *metav1.Table { return listTable(found.Items, time.Now()) })
 		},
 	}
-	output = cmdutil.NewTableOutput(command)
+	list = cmdutil.NewList(command, "No MachineFleets. config/samples has one to begin with.")
 	return command
 }
 

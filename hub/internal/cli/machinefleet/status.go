@@ -29,7 +29,7 @@ func newStatus(hub *cmdutil.Hub) *cobra.Command {
 is with the current revision, the kubelet version that its MachineDeployment has, its Machines, and what is wrong. Clusters that have left the
 fleet, because their labels changed or their Cluster object was deleted, are listed with what is left there.
 
-The exit code is 1 when the fleet is not Ready, and when Machines are left whose Cluster object is gone.`,
+The exit code is 1 when the fleet is not Ready, when the hub, which would notice, does not work, and when Machines are left whose Cluster object is gone.`,
 		Example: `  kubectl hollow fleet status workers`,
 		Args:    cmdutil.OneName, ValidArgsFunction: hub.CompleteNames(cmdutil.FleetKind, false),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ func status(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, name 
 	if lost := orphanedIn(departed); len(lost) > 0 {
 		return fmt.Errorf("machinefleet %s has left Machines that no agent looks after, in the namespaces of clusters that do not exist any more: %s", name, reconciler.ListFew(lost))
 	}
-	return nil
+	return hub.ProveHub(ctx, c, "machinefleet "+name+" was ready")
 }
 
 // sayLast prints the record of the newest rollout. A user need not have the right to see it.

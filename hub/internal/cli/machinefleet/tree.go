@@ -61,6 +61,7 @@ func printTree(ctx context.Context, hub *cmdutil.Hub, output *cmdutil.Output, ki
 	for _, root := range roots {
 		root.rows(table, "", "")
 	}
+	hub.NoteOldTable(ctx, c)
 	return output.Table(hub.Out, table)
 }
 

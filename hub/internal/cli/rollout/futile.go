@@ -12,6 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet"
 	"github.com/hollowfleet/hollowfleet/hub/internal/fleet/plan"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 // refuseFutile refuses an upgrade that can start in no cluster. A cluster that is frozen or not Ready only waits.
@@ -28,7 +29,7 @@ func refuseFutile(name string, p *fleet.Preview, force bool) error {
 	if force || why == "" {
 		return nil
 	}
-	return cmdutil.Refusal("%s cannot be upgraded: it can start in none of its %d clusters, for example %s. Add --force to write it all the same", name, len(p.Members), why)
+	return cmdutil.Refusal("%s cannot be upgraded: it can start in none of its %s, for example %s. Add --force to write it all the same", name, plural.Count(len(p.Members), "cluster"), why)
 }
 
 // checkSkew refuses a kubelet version that the cluster of a MachineDeployment does not support. A cluster that cannot be read, or has

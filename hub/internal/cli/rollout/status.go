@@ -13,7 +13,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
-	"github.com/hollowfleet/hollowfleet/hub/internal/cli/plural"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
 )
 
 func newStatus(hub *cmdutil.Hub) *cobra.Command {
@@ -32,7 +32,8 @@ MachineFleet have failed than its strategy allows, when it was aborted or rolled
 cluster does not support the kubelet version or a MachineClass is missing.
 
 A rollout that is frozen, or that waits for an approval, a maintenance window or a cluster, is not over: the command says why at once, and
-waits for as long as --timeout allows; without --timeout until somebody ends it. It also says when the hub does not work.`,
+waits for as long as --timeout allows; without --timeout until somebody ends it. It also says when the hub does not work; the exit code is then
+1 for a rollout that was complete when the hub last looked, and for --watch=false.`,
 		Example: `  kubectl hollow rollout status machinefleet workers
   kubectl hollow rollout status machinedeployment workers -n c1 --timeout 10m
 
@@ -42,7 +43,10 @@ waits for as long as --timeout allows; without --timeout until somebody ends it.
 		if !follow {
 			progress := s.progress()
 			s.printf("%s", progress.line())
-			return nil, progress.err
+			if progress.err != nil {
+				return nil, progress.err
+			}
+			return nil, s.hub.ProveHub(ctx, s.client, s.name()+" "+progress.text)
 		}
 		return nil, s.follow(ctx, timeout)
 	})
@@ -92,7 +96,9 @@ func (s *subject) follow(ctx context.Context, timeout time.Duration) error {
 		err = s.followDeployment(limited)
 	}
 	switch {
-	case err == nil || limited.Err() == nil:
+	case err == nil:
+		return s.hub.ProveHub(ctx, s.client, s.name()+" "+s.progress().text)
+	case limited.Err() == nil:
 		return err
 	case ctx.Err() != nil:
 		s.hub.Note("The rollout goes on. To follow it again: kubectl hollow rollout status %s", s.arguments())
