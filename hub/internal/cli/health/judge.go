@@ -73,7 +73,9 @@ type Judge struct {
 
 	// silent has what is known of the agents that are not connected, by Cluster, and timeouts the longest of the runs of a LoadTest, by its
 	// UID.
-	silent   map[string]string
+	silent map[string]string
+	// classes are what became of the Machines of MachineClasses, by their namespace and name.
+	classes  map[string]*machinesOfClass
 	timeouts map[string]time.Duration
 }
 

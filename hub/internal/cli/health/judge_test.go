@@ -145,7 +145,7 @@ func TestJudgement(t *testing.T) {
 		"a drain that a budget forbids":              {deleted(machine(v1alpha1.MachineTerminating, ready, is(v1alpha1.MachineDrainedCondition, metav1.ConditionFalse, v1alpha1.ReasonMisconfiguredBudget)), time.Minute), Problem, v1alpha1.ReasonMisconfiguredBudget, ""},
 		"an approval":                                {&v1alpha1.FleetApproval{ObjectMeta: objectMeta("pool-production-x")}, Healthy, "", ""},
 		"an approval that is not decoded":            {&v1alpha1.FleetApproval{ObjectMeta: objectMeta("pool-production-x"), DecodeError: "x"}, Problem, v1alpha1.ReasonUndecodable, ""},
-		"a class":                                    {&v1alpha1.MachineClass{ObjectMeta: objectMeta("small")}, Healthy, "", ""},
+		"a class":                                    {&v1alpha1.MachineClass{ObjectMeta: objectMeta("small"), Spec: v1alpha1.MachineClassSpec{Provider: "hollow"}}, Healthy, "", ""},
 		"a load test that passed":                    {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadPassed, 0), Healthy, "", ""},
 		"a load test that missed":                    {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadMissed, 0), Problem, "VerdictFailed", "kubectl hollow loadtest report load"},
 		"a load test that is invalid":                {loadTest(v1alpha1.LoadTestPhaseCompleted, v1alpha1.LoadInvalid, 0), Problem, "VerdictInvalid", ""},

@@ -145,6 +145,8 @@ func (j *Judge) Observe(list client.ObjectList) {
 				j.silent[cluster.Name] = cmp.Or(connected.Message, connected.Reason)
 			}
 		}
+	case *v1alpha1.MachineList:
+		j.observeMachines(list)
 	case *v1alpha1.LoadTestRunList:
 		j.timeouts = map[string]time.Duration{}
 		for i := range list.Items {

@@ -21,6 +21,8 @@ func next(s *subject, found judgement) string {
 		return "kubectl hollow cluster list " + name + " -o wide"
 	case MachineFleet:
 		return "kubectl hollow fleet status " + name
+	case MachineClass:
+		return "kubectl edit machineclass " + name + " -n " + s.GetNamespace()
 	case FleetApproval:
 		return "kubectl describe fleetapproval " + name
 	case NodeDisruption, LoadTest:

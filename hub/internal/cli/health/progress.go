@@ -27,7 +27,9 @@ var (
 // checkProgress judges what is not ready, by how far it is.
 func checkProgress(j *Judge, s *subject) *judgement {
 	switch s.kind {
-	case MachineClass, FleetApproval:
+	case MachineClass:
+		return j.judgeClass(s)
+	case FleetApproval:
 		return nil
 	case NodeDisruption, NodeDisruptionRun, LoadTest, LoadTestRun:
 		return j.judgePhase(s)

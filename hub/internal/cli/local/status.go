@@ -44,7 +44,7 @@ func newStatus(hub *cmdutil.Hub, dir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "status", Short: "Show the processes and clusters of a fleet on this machine",
 		Long: `Show the processes and clusters of a fleet on this machine. The exit code is 3 if there is none, and 1 if one of its
-processes does not run. With -o wide it also tells the agents' versions and why a cluster is not ready.`,
+processes does not run, or the file system of its directory is full. With -o wide it also tells the agents' versions and why a cluster is not ready.`,
 		Example: `  kubectl hollow local status
 
   # The hub's kubeconfig, for a script
@@ -58,7 +58,7 @@ processes does not run. With -o wide it also tells the agents' versions and why 
 			if err := show(command.Context(), hub.Out, report, output); err != nil {
 				return err
 			}
-			return ended(report, *dir)
+			return errors.Join(ended(report, *dir), checkDisk(report.Dir))
 		},
 	}
 	cmdutil.ChoiceP(command, &output, "output", "o", cmdutil.OutputUsage(formats...), formats...)

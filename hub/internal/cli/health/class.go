@@ -1,0 +1,106 @@
+package health
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/plural"
+)
+
+// builtIn is the provider that every agent has.
+const builtIn = "hollow"
+
+// machinesOfClass is what became of the Machines of a MachineClass.
+type machinesOfClass struct {
+	// refused failed for their class; reason and message are those of the first of them.
+	refused         int
+	reason, message string
+	running         int
+}
+
+// observeMachines notes what became of the Machines of each class.
+func (j *Judge) observeMachines(list *v1alpha1.MachineList) {
+	j.classes = map[string]*machinesOfClass{}
+	for i := range list.Items {
+		machine := &list.Items[i]
+		if machine.Spec.ProviderConfig.ValueRef == nil {
+			continue
+		}
+		key := machine.Namespace + "/" + machine.Spec.ProviderConfig.ValueRef.Name
+		if j.classes[key] == nil {
+			j.classes[key] = &machinesOfClass{}
+		}
+		switch of, s := j.classes[key], &machine.Status; {
+		case slices.Contains([]string{v1alpha1.ErrorUnknownProvider, v1alpha1.ErrorInvalidConfiguration}, s.ErrorReason):
+			if of.refused++; of.refused == 1 {
+				of.reason, of.message = s.ErrorReason, s.ErrorMessage
+			}
+		case s.Phase == v1alpha1.MachineRunning:
+			of.running++
+		}
+	}
+}
+
+// judgeClass finds a class of which no Machine can be made: its Machines say so, or it can be seen from the class.
+func (j *Judge) judgeClass(s *subject) *judgement {
+	of := j.classes[s.GetNamespace()+"/"+s.GetName()]
+	if of == nil {
+		of = &machinesOfClass{}
+	}
+	provider := s.class.Spec.Provider
+	switch wrong := unknownField(s.class); {
+	case of.refused > 0:
+		return s.problem(of.reason, fmt.Sprintf("%s of this class failed with it: %s", plural.Count(of.refused, "Machine"), of.message))
+	case wrong != "":
+		return s.problem(v1alpha1.ErrorInvalidConfiguration, fmt.Sprintf("spec.providerConfig: %s: a Machine of this class fails: correct the field; docs/hollow-nodes.md lists them", wrong))
+	case provider != builtIn && of.running == 0:
+		return &judgement{Waiting, v1alpha1.ErrorUnknownProvider, fmt.Sprintf("spec.provider: %q is not built in, and no Machine of this class runs: whether the agent of Cluster %s has such a driver is not known. "+
+			"Create a Machine of it, or another class with provider %s", provider, s.GetNamespace(), builtIn), s.GetCreationTimestamp()}
+	}
+	return nil
+}
+
+// unknownField says what of a class's configuration of a hollow Node cannot be decoded; empty for nothing.
+func unknownField(class *v1alpha1.MachineClass) string {
+	if class.Spec.Provider != builtIn || class.Spec.ProviderConfig == nil || len(class.Spec.ProviderConfig.Raw) == 0 {
+		return ""
+	}
+	raw, known := map[string]json.RawMessage{}, fieldsOf(reflect.TypeFor[v1alpha1.HollowNodeConfig]())
+	if err := json.Unmarshal(class.Spec.ProviderConfig.Raw, &raw); err != nil {
+		return err.Error()
+	}
+	for _, field := range sorted(raw) {
+		if !known[field] {
+			return fmt.Sprintf("%q is not a field of %s", field, v1alpha1.HollowNodeConfigKind)
+		}
+	}
+	type strict v1alpha1.HollowNodeConfig // Without its own decoder, which bears unknown fields.
+	decoder := json.NewDecoder(bytes.NewReader(class.Spec.ProviderConfig.Raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&strict{}); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// fieldsOf are the names of the fields of a struct in JSON. They have to be exact, and Go's decoder takes any case.
+func fieldsOf(kind reflect.Type) map[string]bool {
+	names := map[string]bool{}
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name != "":
+			names[name] = true
+		case field.Anonymous:
+			maps.Copy(names, fieldsOf(field.Type))
+		}
+	}
+	return names
+}
