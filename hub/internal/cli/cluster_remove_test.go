@@ -35,6 +35,7 @@ func TestRemoveSaysThatTheHubHasNotTakenTheAccessAway(t *testing.T) {
 	cluster := f.cluster()
 	cluster.Finalizers = []string{v1alpha1.ClusterFinalizer}
 	f.Expect(f.client.Update(t.Context(), cluster)).To(Succeed())
+	f.renewHub(longStopped())
 	r := f.hollow("cluster remove NAME --yes --timeout 100ms")
 	f.Expect(r.code).To(Equal(5))
 	f.Expect(r.errOut).To(ContainSubstring("the hub does not work"))

@@ -32,8 +32,8 @@ func TestFlagsHaveTheSameNamesEverywhere(t *testing.T) {
 				return
 			}
 			g.Expect(flag.Name).NotTo(HavePrefix("no-w"), command.CommandPath())
-			if strings.Contains(flag.Name, "file") && !strings.HasPrefix(flag.Name, "kube") {
-				g.Expect(flag.Name).To(Or(Equal("output-file"), Equal("filename")), command.CommandPath())
+			if strings.Contains(flag.Name, "file") && !strings.HasPrefix(flag.Name, "kube") { // What is read is --filename, and --disrupt-file beside it.
+				g.Expect(flag.Name).To(Or(Equal("output-file"), Equal("filename"), Equal("disrupt-file")), command.CommandPath())
 			}
 		})
 		for _, child := range command.Commands() {

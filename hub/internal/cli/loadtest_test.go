@@ -272,7 +272,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	f.Expect(err).NotTo(HaveOccurred())
 	faster := filepath.Join(dir, "faster")
 	f.Expect(os.WriteFile(faster, []byte(strings.ReplaceAll(string(baseline), "1.234s", "1s")), 0o600)).To(Succeed())
-	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
+	f.Expect(f.stops(5, "1 measurement is longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
 	f.Expect(f.succeeds("loadtest compare NAME --tolerance 30% --baseline " + faster)).To(ContainSubstring("+23.4%"))
 	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME -o json --baseline "+faster)).To(MatchJSON(`{"name": "` + f.name + `", "baseline": "` + f.name + `",
 		"tolerancePercent": 10, "regressions": 1, "measurements": [{"measurement": "PodReady", "p50Before": "1s", "p50": "1.234s", "p99Before": "1s", "p99": "1.234s", "result": "regression"}]}`))

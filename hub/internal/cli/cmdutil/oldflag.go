@@ -1,13 +1,34 @@
 package cmdutil
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
 
-// KeepOldFlag keeps a flag that has another name now: it works, is not in the help, and says what to write in its place. A new name that
-// is a flag of command too gets the old one's values.
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// KeepOldFlag keeps a flag that has another name now: it works, is not in the help, and says on standard error what to write in its place.
+// If now is a flag of command, it gets the old one's values.
 func KeepOldFlag(command *cobra.Command, before, now string) {
 	flags := command.Flags()
 	if renamed := flags.Lookup(now); renamed != nil {
 		flags.Var(renamed.Value, before, renamed.Usage)
 	}
-	_ = flags.MarkDeprecated(before, "use --"+now) // It hides it too; the only error is a flag that there is not.
+	old := flags.Lookup(before)
+	old.Hidden = true
+	old.Value = &oldFlag{Value: old.Value, command: command, before: before, now: now}
+}
+
+// oldFlag is the value of a flag that has another name now.
+type oldFlag struct {
+	pflag.Value
+
+	command     *cobra.Command
+	before, now string
+}
+
+// Set implements pflag.Value.
+func (f *oldFlag) Set(text string) error {
+	fmt.Fprintf(f.command.ErrOrStderr(), "--%s is deprecated: use --%s\n", f.before, f.now)
+	return f.Value.Set(text)
 }
