@@ -274,7 +274,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	f.Expect(os.WriteFile(faster, []byte(strings.ReplaceAll(string(baseline), "1.234s", "1s")), 0o600)).To(Succeed())
 	f.Expect(f.stops(5, "1 measurement is longer", "loadtest compare NAME --baseline "+faster)).To(ContainSubstring("regression"))
 	f.Expect(f.succeeds("loadtest compare NAME --tolerance 30% --baseline " + faster)).To(ContainSubstring("+23.4%"))
-	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME -o json --baseline "+faster)).To(MatchJSON(`{"name": "` + f.name + `", "baseline": "` + f.name + `",
+	f.Expect(f.stops(5, "1 measurement is longer", "loadtest compare NAME -o json --baseline "+faster)).To(MatchJSON(`{"name": "` + f.name + `", "baseline": "` + f.name + `",
 		"tolerancePercent": 10, "regressions": 1, "measurements": [{"measurement": "PodReady", "p50Before": "1s", "p50": "1.234s", "p99Before": "1s", "p99": "1.234s", "result": "regression"}]}`))
 	realistic := filepath.Join(dir, "realistic")
 	f.Expect(os.WriteFile(realistic, []byte(strings.ReplaceAll(strings.ReplaceAll(string(baseline), "1.234s", "1s"), `"Fast"`, `"Realistic"`)), 0o600)).To(Succeed())
@@ -282,7 +282,7 @@ func TestAReportIsWrittenAndCompared(t *testing.T) {
 	f.Expect(r.code).To(Equal(4))
 	f.Expect(r.out).To(And(ContainSubstring("not comparable"), Not(ContainSubstring("regression"))))
 	f.Expect(r.errOut).To(And(ContainSubstring("different: profile: Realistic in "+f.name+", Fast in "+f.name), ContainSubstring("set --allow-different profile")))
-	f.Expect(f.stops(5, "1 measurements are longer", "loadtest compare NAME --allow-different profile --baseline "+realistic)).To(ContainSubstring("regression"))
+	f.Expect(f.stops(5, "1 measurement is longer", "loadtest compare NAME --allow-different profile --baseline "+realistic)).To(ContainSubstring("regression"))
 	f.fails(2, "want one of load, clusters, versions", "loadtest compare NAME --allow-different all --baseline "+realistic)
 	f.fails(2, "want text or json", "loadtest compare NAME -o html --baseline "+faster)
 	f.fails(2, "want --baseline", "loadtest compare NAME")
