@@ -142,3 +142,18 @@ func TestClustersThatLoseTheirGroupWaitForItsApproval(t *testing.T) {
 		})
 	}
 }
+
+// Clusters in no group may be meant for a group that needs an approval and has none, because of a typo in its selector or in a label: also
+// those that were never started in it.
+func TestClustersWithoutAGroupWaitForTheApprovalOfOneThatNeverHadAny(t *testing.T) {
+	f := newFixture(t, 3, both(inSteps(2, 0), withProduction))
+	f.reconcile()
+	f.says(false, 0)
+	f.after(time.Hour)
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, -, -"))
+	f.status()
+	f.Expect(f.condition(v1alpha1.ProgressingCondition).Reason).To(Equal(v1alpha1.ReasonAwaitingApproval), f.fleet.Status.Message)
+	f.approve("production")
+	f.reconcile()
+	f.Expect(f.phases()).To(Equal("Succeeded v1.36.2, Progressing v1.36.2, Progressing v1.36.2"))
+}

@@ -18,7 +18,7 @@ import (
 
 // Promise is what the spec of a fleet said when a revision was begun, and until when that holds: until a user has the revision
 // begun again. Every field of the spec that can keep a cluster from being begun is in it, but for those that are there for a user
-// to allow something in the middle, such as spec.approvals and spec.adopt.
+// to allow something in the middle, such as spec.paused and spec.adopt.
 type Promise struct {
 	plan.Promise
 	RetriedAt time.Time `json:"retriedAt,omitzero"`

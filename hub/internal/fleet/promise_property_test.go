@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,21 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/seeds"
 )
-
-// manySeeds has rapid try a property with 10,000 seeds where long tests run, and with some hundreds where they do not.
-func manySeeds(t *testing.T) {
-	t.Helper()
-	seeds := "10000"
-	if testing.Short() {
-		seeds = "1500" // Of which rapid takes a fifth.
-	}
-	before := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", seeds); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
-}
 
 // startedBy is what a rollout started with: the spec, and the labels of the clusters.
 type startedBy struct {
@@ -128,7 +114,7 @@ var windowEdits = map[string]func(*rapid.T, *simulation){
 // TestNoEditOpensWindowsOrExclusions plays rollouts in which windows, exclusions and labels are edited, by hubs that know no more than
 // what is kept. No cluster is begun outside of the windows that the spec has now, nor of those that it had when the rollout started.
 func TestNoEditOpensWindowsOrExclusions(t *testing.T) {
-	manySeeds(t)
+	seeds.UseMany(t, 1500)
 	kinds := slices.Sorted(maps.Keys(windowEdits))
 	begun, kept := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

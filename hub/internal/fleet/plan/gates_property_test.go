@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,21 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/dev/seeds"
 )
-
-// manySeeds has rapid try a property with 10,000 seeds where long tests run, and with some hundreds where they do not.
-func manySeeds(t *testing.T) {
-	t.Helper()
-	seeds := "10000"
-	if testing.Short() {
-		seeds = "2500" // Of which rapid takes a fifth.
-	}
-	before := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", seeds); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
-}
 
 // world is a fleet from its first rollout on. Whoever may edit anything does so at any moment.
 type world struct {
@@ -326,7 +312,7 @@ func newWorld(t *rapid.T) *world {
 // TestNoEditOpensAGate plays fleets in whose rollouts anything is edited, and hubs that may die after any write. No cluster is begun
 // unless the spec as it is now allows it, and the one with which the rollout was begun does.
 func TestNoEditOpensAGate(t *testing.T) {
-	manySeeds(t)
+	seeds.UseMany(t, 2500)
 	kinds := slices.Sorted(maps.Keys(edits))
 	begun, changed, unproven := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
