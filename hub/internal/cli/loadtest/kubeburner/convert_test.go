@@ -185,6 +185,14 @@ func TestAFileThatIsNoConfigurationIsRecognized(t *testing.T) {
 		"global: {}":                "has no jobs",
 		"\x00\x01":                  "is binary",
 		"jobs:\n- a: 1\n  a: 2":     "already set in map",
+		"jobs: null":                "has no jobs",
+		"[]":                        "has no jobs",
+		"- a":                       "has no jobs",
+		`{"jobs": []}`:              "at least one job",
+		"jobs: [1]":                 "nothing is left",
+		"jobs: [null]":              "nothing is left",
+		"\xff\xfej\x00o\x00b\x00":   "is binary",
+		"jobs: [{name: {{ .N":       "this configuration of kube-burner is a template: kube-burner fills {{ in",
 		strings.Repeat("#\n", 1e6):  "bytes",
 		read("templated.yml"):       "this configuration of kube-burner is a template: kube-burner fills {{.GC}}, {{.QPS}} in",
 		read("clusterloader.yml"):   "this is a test of clusterloader2",
@@ -198,6 +206,21 @@ func TestAFileThatIsNoConfigurationIsRecognized(t *testing.T) {
 	} {
 		_, err := Convert([]byte(config), os.DirFS("testdata"))
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), "%.60s", config)
+	}
+}
+
+// Of several documents, kube-burner reads the first.
+func TestASecondDocumentIsNotLeftOutSilently(t *testing.T) {
+	const one = "jobs: [{name: a, objects: [{objectTemplate: templates/same.yml, replicas: 1}]}]\n"
+	for config, refused := range map[string]bool{
+		one + "---\n" + one: true, one + "...\n---\nglobal: {gc: true}\n": true, one + "---\nnot: [YAML": true, "# first\n---\n" + one + "---\n" + one: true,
+		one: false, "---\n" + one: false, one + "---\n": false, one + "---\n# the end\n": false, one + "...\n": false,
+	} {
+		_, err := Convert([]byte(config), os.DirFS("testdata"))
+		NewWithT(t).Expect(err != nil).To(Equal(refused), "%s: %v", config, err)
+		if refused {
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("document")))
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -56,7 +58,21 @@ func readFormat(config []byte) (map[string]any, error) {
 	if !isMap {
 		return nil, otherList(content)
 	}
+	if hasSecondDocument(config) {
+		return nil, errors.New("the file has more than one YAML document, of which kube-burner reads the first only: remove the others, or import each from a file of its own")
+	}
 	return raw, checkFields(raw)
+}
+
+// hasSecondDocument tells whether there is anything after the first document.
+func hasSecondDocument(config []byte) bool {
+	var first, second any
+	documents := goyaml.NewDecoder(bytes.NewReader(config))
+	if documents.Decode(&first) != nil {
+		return false
+	}
+	err := documents.Decode(&second)
+	return second != nil || err != nil && !errors.Is(err, io.EOF)
 }
 
 // checkFields reports what a file with fields is, if it is not a configuration.
