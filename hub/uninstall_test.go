@@ -14,6 +14,7 @@ import (
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 	"github.com/hollowfleet/hollowfleet/hub"
+	"github.com/hollowfleet/hollowfleet/hub/internal/hubtest"
 )
 
 // With the rights of the hub, which the chart's Job has.
@@ -37,5 +38,28 @@ func TestClustersThatAreLeftKeepTheHub(t *testing.T) {
 		t.Cleanup(func() { g.Expect(environment.Remove(context.Background(), cluster)).To(Succeed()) })
 	}
 	g.Expect(hub.CheckUninstall(t.Context(), config)).To(MatchError(And(
-		ContainSubstring("left-0, left-1, left-2, left-3, left-4, 2 more"), ContainSubstring("kubectl hollow cluster remove"), ContainSubstring("--no-hooks"))))
+		ContainSubstring("left-0, left-1, left-2, left-3, left-4, 2 more"), ContainSubstring("kubectl hollow cluster remove NAME"), ContainSubstring("--no-hooks"))))
+}
+
+// A Cluster that was removed without its Machines has left them, with the finalizers of an agent that is not there any more.
+func TestMachinesThatAreLeftKeepTheHub(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(hub.Install(t.Context(), environment.Config)).To(Succeed())
+	config := rest.CopyConfig(environment.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hollowfleet-system:hollowfleet-hub"}
+	g.Eventually(func() error { return hub.CheckUninstall(t.Context(), config) }).WithTimeout(time.Minute).Should(Succeed(), "nothing is left")
+	machine := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left", Finalizers: []string{v1alpha1.MachineFinalizer}},
+		Spec:       v1alpha1.MachineSpec{ClusterName: "default", MachineTemplateBody: hubtest.Template(nil).Spec},
+	}
+	run := &v1alpha1.LoadTestRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left-run", Finalizers: []string{v1alpha1.LoadTestRunFinalizer}}}
+	run.Spec.Steps = []v1alpha1.LoadStep{{Name: "rest", Phases: []v1alpha1.LoadPhase{{Action: v1alpha1.LoadWait, Duration: &metav1.Duration{Duration: time.Second}}}}}
+	for object, says := range map[client.Object]string{machine: "Machines (default/left)", run: "LoadTestRuns (default/left-run)"} {
+		g.Expect(environment.Client.Create(t.Context(), object)).To(Succeed())
+		g.Expect(hub.CheckUninstall(t.Context(), config)).To(MatchError(And(ContainSubstring(says), ContainSubstring("kubectl hollow cluster remove-finalizers NAME"))))
+		free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		g.Expect(environment.Client.Patch(t.Context(), object, free)).To(Succeed())
+		g.Expect(hub.CheckUninstall(t.Context(), config)).To(Succeed(), "what holds nothing goes with its kind")
+		g.Expect(environment.Remove(context.Background(), object)).To(Succeed())
+	}
 }
