@@ -32,9 +32,11 @@ func (f *fixture) withoutKinds(plurals ...string) {
 	f.Expect(kinds.Uninstall(f.t.Context(), f.client)).To(Succeed())
 }
 
-// restoreKinds empties the hub, and has all kinds brought back at the end of the test.
+// restoreKinds empties the hub, and has all kinds brought back at the end of the test. The tests of the package share the API server, so
+// that nothing else may run meanwhile: Setenv fails in a test that is parallel, and go test runs parallel ones when this one is over.
 func (f *fixture) restoreKinds() {
 	f.t.Helper()
+	f.t.Setenv("HOLLOWFLEET_KINDS", "removed")
 	f.emptyHub()
 	f.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testenv.StartTimeout)

@@ -71,7 +71,13 @@ func TestStatusWithoutTheRightToOneKind(t *testing.T) {
 	f := newFixture(t)
 	f.renewHub(time.Now())
 	f.emptyHub()
-	kinds := []string{"clusters", "machinefleets", "machinedeployments", "machinesets", "machines", "machineclasses", "nodedisruptions", "nodedisruptionruns", "loadtests", "fleetapprovals"}
+	var kinds []string
+	for _, kind := range health.Kinds {
+		if kind.Kind != health.LoadTestRun {
+			resource, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(kind.Kind))
+			kinds = append(kinds, resource.Resource)
+		}
+	}
 	hubtest.Create(t, f.client, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: f.name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"list"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
