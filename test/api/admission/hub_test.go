@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,18 +36,28 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 			hub, err := client.New(impersonating, client.Options{})
 			g.Expect(err).NotTo(HaveOccurred())
 
-			role := func(name string) *rbacv1.ClusterRole {
-				return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			for kind, of := range map[string]func(metav1.ObjectMeta) client.Object{
+				"clusterroles": func(meta metav1.ObjectMeta) client.Object { return &rbacv1.ClusterRole{ObjectMeta: meta} },
+				"clusterrolebindings": func(meta metav1.ObjectMeta) client.Object {
+					return &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "hollowfleet-agent"}}
+				},
+			} {
+				named := func(name string) client.Object { return of(metav1.ObjectMeta{Name: name}) }
+				refused := And(MatchError(ContainSubstring("a hub writes only "+kind+` whose names begin with "hollowfleet:"`)), Satisfy(apierrors.IsForbidden))
+				g.Eventually(func() error { return hub.Create(t.Context(), named(uniqueName()), client.DryRunAll) }).WithTimeout(time.Minute).Should(refused)
+				g.Expect(hub.Create(t.Context(), of(metav1.ObjectMeta{GenerateName: "x-"}), client.DryRunAll)).To(refused)
+				g.Expect(hub.Create(t.Context(), named("x-hollowfleet:"+uniqueName()), client.DryRunAll)).To(refused)
+				label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+				own, foreign := named("hollowfleet:cluster:"+uniqueName()), named(uniqueName())
+				g.Expect(hub.Create(t.Context(), own)).To(Succeed())
+				g.Expect(hub.Patch(t.Context(), own, label)).To(Succeed())
+				g.Expect(hub.Delete(t.Context(), own)).To(Succeed())
+				g.Expect(admin.Create(t.Context(), foreign)).To(Succeed())
+				g.Expect(hub.Patch(t.Context(), foreign, label)).To(refused)
+				g.Expect(hub.Delete(t.Context(), foreign)).To(refused)
+				g.Expect(admin.Patch(t.Context(), foreign, label)).To(Succeed(), "others are not kept from anything")
+				g.Expect(admin.Delete(t.Context(), foreign)).To(Succeed())
 			}
-			g.Eventually(func() error { return hub.Create(t.Context(), role(uniqueName()), client.DryRunAll) }).WithTimeout(time.Minute).
-				Should(And(MatchError(ContainSubstring(`a hub writes only clusterroles whose names begin with "hollowfleet:"`)), Satisfy(apierrors.IsForbidden)))
-			g.Expect(hub.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}})).NotTo(Succeed())
-			own := role("hollowfleet:cluster:" + uniqueName())
-			g.Expect(hub.Create(t.Context(), own)).To(Succeed())
-			g.Expect(hub.Delete(t.Context(), own)).To(Succeed())
-			foreign := role(uniqueName())
-			g.Expect(admin.Create(t.Context(), foreign)).To(Succeed())
-			g.Expect(hub.Delete(t.Context(), foreign)).To(MatchError(ContainSubstring(foreign.Name)))
 
 			secret := func(kind corev1.SecretType) *corev1.Secret {
 				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: uniqueName()}, Type: kind}
@@ -56,7 +67,7 @@ func TestAHubIsKeptToItsOwnRolesAndToJoinTokens(t *testing.T) {
 			g.Expect(admin.Create(t.Context(), other)).To(Succeed())
 			g.Expect(hub.Delete(t.Context(), other)).To(MatchError(ContainSubstring("a hub deletes only join tokens")))
 			g.Expect(hub.Delete(t.Context(), token)).To(Succeed())
-			g.Expect(admin.Delete(t.Context(), foreign)).To(Succeed(), "others are not kept from anything")
+			g.Expect(admin.Delete(t.Context(), other)).To(Succeed(), "others are not kept from anything")
 		})
 	}
 }
