@@ -155,7 +155,9 @@ func checkBegun(t *rapid.T, in Input, change Change, proven func(group string) b
 		checkBounds(t, in, r, begun)
 		checkInTime(t, in, r)
 		checkOrder(t, in, r, begun, func(group string) bool {
-			return r.hasProof(in, group) || len(both) > 1 && isMandatory(mandatoryOf(both[1].strategy), group) && proven(group)
+			return r.hasProof(in, group) || len(both) > 1 && isMandatory(mandatoryOf(both[1].strategy), group) &&
+				// A cluster proves the group that it was promised for, also when it has another one now.
+				(proven(group) || both[1].hasProof(in, group))
 		})
 	}
 }
