@@ -82,7 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if again {
 		// Before the approval: a second try would find the key recorded, and nothing to warn of.
-		joinedAgainEvent(csr.Name, decision).With(csr).Send(c.Recorder, cluster)
+		joinedAgainEvent(csr.Name, decision).With(relatedRequest(csr.Name)).Send(c.Recorder, cluster)
 	}
 	if err := c.carryOut(ctx, csr, decision); err != nil {
 		if apierrors.IsConflict(err) {
@@ -92,7 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	count(decision)
 	if cluster != nil {
-		emitEvent(c.Recorder, cluster, csr, decision)
+		emitEvent(c.Recorder, cluster, csr.Name, decision)
 	}
 	return reconcile.Result{}, nil
 }
@@ -203,10 +203,16 @@ func joinedAgainEvent(request string, decision Decision) reconciler.Event {
 }
 
 // emitEvent sends the event of a decision, about the Cluster, where its user looks.
-func emitEvent(recorder events.EventRecorder, cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, decision Decision) {
-	if told, worth := decisionEvent(csr.Name, decision); worth {
-		told.With(csr).Send(recorder, cluster)
+func emitEvent(recorder events.EventRecorder, cluster *v1alpha1.Cluster, request string, decision Decision) {
+	if told, worth := decisionEvent(request, decision); worth {
+		told.With(relatedRequest(request)).Send(recorder, cluster)
 	}
+}
+
+// relatedRequest refers to a request without its UID: a client with a join token may create and delete its request as often as it
+// likes, and with the UID each of them would be an Event of its own on the hub instead of one series.
+func relatedRequest(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest", Name: name}
 }
 
 var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -1,0 +1,49 @@
+package csrapprover
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
+	"github.com/hollowfleet/hollowfleet/internal/scheme"
+)
+
+// TestAFloodOfRequestsIsOneSeriesOfEvents has a client with a join token create and delete its request again and again.
+func TestAFloodOfRequestsIsOneSeriesOfEvents(t *testing.T) {
+	f := newFixture(t, v1alpha1.AcceptanceAccepted)
+	clientset, err := kubernetes.NewForConfig(environment.Config)
+	f.Expect(err).NotTo(HaveOccurred())
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clientset.EventsV1()})
+	f.Expect(broadcaster.StartRecordingToSinkWithContext(t.Context())).To(Succeed())
+	t.Cleanup(broadcaster.Shutdown)
+	recorder := broadcaster.NewRecorder(scheme.New(), "flood")
+	f.logic, err = New(Deps{Client: f.direct, Recorder: recorder, Clock: testclock.NewFakePassiveClock(time.Now())})
+	f.Expect(err).NotTo(HaveOccurred())
+	for range 10 {
+		csr := f.asks("another")
+		f.Expect(f.reconcile()).To(Succeed())
+		f.Expect(f.decided(csr).Type).To(Equal(certificatesv1.CertificateDenied))
+		f.Expect(f.direct.Delete(t.Context(), csr)).To(Succeed())
+	}
+	tokenDeletedEvent("last").Send(recorder, f.cluster)
+	count := func() map[string]int {
+		all, err := clientset.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		f.Expect(err).NotTo(HaveOccurred())
+		reasons := map[string]int{}
+		for _, event := range all.Items {
+			if event.Regarding.Name == f.cluster.Name {
+				reasons[event.Reason]++
+			}
+		}
+		return reasons
+	}
+	f.Eventually(count).Should(HaveKeyWithValue("JoinTokenDeleted", 1), "the last event is stored")
+	f.Expect(count()).To(HaveKeyWithValue("CertificateDenied", 1))
+}
