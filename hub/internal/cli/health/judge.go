@@ -224,10 +224,8 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		found := meta.FindStatusCondition(s.conditions, part.kind)
 		isAvailable := part.kind == v1alpha1.AvailableCondition
 		switch {
-		case isAvailable && s.kind == MachineSet && parent == MachineDeployment:
-			continue // A rollout takes the Machines of one set for another: what counts is the deployment's.
-		case isAvailable && s.kind == MachineFleet && s.awaitsRollout(found):
-			continue // Nothing is unavailable that was started; how the rollout is follows from Ready.
+		case isAvailable && s.isAvailableElsewhere(parent, found):
+			continue
 		case found == nil && isAvailable && slices.Contains([]string{MachineFleet, MachineDeployment, MachineSet}, s.kind):
 			return s.problem(ReasonNotObserved, "its condition Available is missing")
 		case found != nil && found.Status != part.wanted:
@@ -237,6 +235,12 @@ func checkConditions(_ *Judge, s *subject) *judgement {
 		}
 	}
 	return nil
+}
+
+// isAvailableElsewhere tells whether something else than the condition Available counts for an object: the MachineDeployment's for its
+// sets, since a rollout takes the Machines of one set for another, and Ready for a fleet that has nothing yet that could be unavailable.
+func (s *subject) isAvailableElsewhere(parent string, available *metav1.Condition) bool {
+	return s.kind == MachineSet && parent == MachineDeployment || s.kind == MachineFleet && s.awaitsRollout(available)
 }
 
 // awaitsRollout tells whether a fleet is only unavailable because its current rollout has not reached clusters that have nothing yet.

@@ -23,7 +23,7 @@ func checkDisk(dir string) error {
 
 func refuseFullDisk(dir string, found *syscall.Statfs_t) error {
 	free, size := found.Bavail*uint64(found.Bsize), found.Blocks*uint64(found.Bsize)
-	what := ""
+	var what string
 	switch {
 	case size > 0 && free < leastFree && free*100 < size*leastPercent:
 		what = fmt.Sprintf("%d of %d MiB are free", free>>20, size>>20)
