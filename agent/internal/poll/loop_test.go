@@ -85,8 +85,17 @@ func TestALoopLogsAnErrorWhenItChangesAndWhenItIsOver(t *testing.T) {
 	for _, err := range []error{nil, errors.New("one"), errors.New("one"), errors.New("two"), errors.New("one"), nil, nil, errors.New("one"), nil} {
 		sendResult(t, results, err)
 	}
-	for _, want := range []string{`"error"="one"`, `"error"="two"`, `"error"="one"`, "Reading works again", `"error"="one"`, "Reading works again"} {
-		g.Eventually(lines).Should(Receive(ContainSubstring(want)))
+	var logged []string
+	g.Eventually(func() []string {
+		select {
+		case line := <-lines:
+			logged = append(logged, line)
+		default:
+		}
+		return logged
+	}).Should(HaveLen(6))
+	for i, want := range []string{`"error"="one"`, `"error"="two"`, `"error"="one"`, "Reading works again", `"error"="one"`, "Reading works again"} {
+		g.Expect(logged[i]).To(ContainSubstring(want), "line %d of %q", i, logged)
 	}
 	g.Consistently(lines).WithTimeout(20 * time.Millisecond).ShouldNot(Receive())
 }
