@@ -51,7 +51,7 @@ func readBootstrap(path, cluster string) (bootstrap, error) {
 	if err := checkServer(server); err != nil {
 		return read, fmt.Errorf("reading bootstrap kubeconfig %q: %w", path, err)
 	}
-	if server.CertificateAuthorityData, err = dataOr(server.CertificateAuthorityData, server.CertificateAuthority); err != nil {
+	if server.CertificateAuthorityData, err = dataOrFile(server.CertificateAuthorityData, server.CertificateAuthority); err != nil {
 		return read, fmt.Errorf("reading bootstrap kubeconfig %q: %w", path, err)
 	}
 	server.CertificateAuthority, server.LocationOfOrigin, server.Extensions = "", "", nil
@@ -60,7 +60,7 @@ func readBootstrap(path, cluster string) (bootstrap, error) {
 	}
 	read.cluster = server
 	if user := config.AuthInfos[current.AuthInfo]; user != nil {
-		token, err := dataOr(nil, user.TokenFile)
+		token, err := dataOrFile(nil, user.TokenFile)
 		if err != nil {
 			return read, fmt.Errorf("reading bootstrap kubeconfig %q: %w", path, err)
 		}
@@ -101,8 +101,8 @@ func kindOf(token, cluster string) (kind, error) {
 	return serviceAccountToken, nil
 }
 
-// dataOr returns data, or else the content of a file if one is named.
-func dataOr(data []byte, file string) ([]byte, error) {
+// dataOrFile returns data, or else the content of a file if one is named.
+func dataOrFile(data []byte, file string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil
 	}

@@ -94,7 +94,7 @@ func FuzzKeysAndCertificates(f *testing.F) {
 	f.Add(request, key)
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"), []byte("-----BEGIN EC PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, request, key []byte) {
-		_ = madeWith(request, key)
+		_ = isMadeWithKey(request, key)
 		if _, err := fromCertificate("c1", request, key); err == nil {
 			t.Errorf("%q is taken for a certificate", request)
 		}

@@ -104,8 +104,8 @@ func parseToken(token string) (claims, error) {
 	return read, nil
 }
 
-// madeWith tells whether a certificate request was made with the key.
-func madeWith(request, key []byte) bool {
+// isMadeWithKey tells whether a certificate request was made with the key.
+func isMadeWithKey(request, key []byte) bool {
 	own, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
 		return false

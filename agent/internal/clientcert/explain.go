@@ -59,8 +59,8 @@ const (
 	inWorkload = "in the workload cluster"
 )
 
-// permission names what an API server refused.
-func permission(err error, server string) string {
+// describePermission names what an API server refused.
+func describePermission(err error, server string) string {
 	var request *RequestError
 	if !errors.As(err, &request) {
 		return "permission " + server
@@ -89,8 +89,8 @@ func (m *Manager) explainError(as hubIdentity, err error) error {
 	case as == ownIdentity && apierrors.IsUnauthorized(err):
 		return fmt.Errorf("a new credential: the hub does not accept the present one: %w", err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: %s: %w", permission(err, onHub), m.hubRemedy(as, err, remedy), err)
-	case m.kind() == serviceAccountToken && apierrors.IsNotFound(err):
+		return fmt.Errorf("%s: %s: %w", describePermission(err, onHub), m.hubRemedy(as, err, remedy), err)
+	case m.credentialKind() == serviceAccountToken && apierrors.IsNotFound(err):
 		return fmt.Errorf("the hub to make the agent's ServiceAccount, which it does once Cluster %s is accepted: %w", m.Cluster, err)
 	}
 	return fmt.Errorf("the hub: %w", clients.Diagnose(err))
@@ -102,10 +102,10 @@ func (m *Manager) hubRemedy(as hubIdentity, err error, newToken string) string {
 	switch {
 	case !isRoleMissing(err):
 		return "an admission policy of the hub refuses it; its message says why"
-	case as == joiningIdentity && m.kind() == certificate && errors.As(err, &request) && request.Object == clusterObject(m.Cluster):
+	case as == joiningIdentity && m.credentialKind() == certificate && errors.As(err, &request) && request.Object == clusterObject(m.Cluster):
 		return fmt.Sprintf("the token at %s is not for Cluster %s, or that Cluster is denied or does not exist: look at it with 'kubectl hollow cluster list %s', and if it is there, accept it, or %s",
 			m.Bootstrap, m.Cluster, m.Cluster, newToken)
-	case m.kind() == serviceAccountToken:
+	case m.credentialKind() == serviceAccountToken:
 		return fmt.Sprintf("ClusterRole hollowfleet-agent and RoleBinding %s/hollowfleet-agent on the hub give it: accept the cluster with 'kubectl hollow cluster accept %s' if it is denied; 'hub install' and a running hub restore them",
 			m.Cluster, m.Cluster)
 	case as == joiningIdentity:
@@ -137,9 +137,9 @@ func explainStoreError(err error) error {
 	case apierrors.IsNotFound(cause):
 		return fmt.Errorf("the namespace of %s in the workload cluster: apply config/rbac/agent-workload there, %s: %w", request.Object, elsewhere, err)
 	case apierrors.HasStatusCause(cause, corev1.NamespaceTerminatingCause):
-		return fmt.Errorf("%s: its namespace is being deleted: create it again once it is gone, %s: %w", permission(err, inWorkload), elsewhere, err)
+		return fmt.Errorf("%s: its namespace is being deleted: create it again once it is gone, %s: %w", describePermission(err, inWorkload), elsewhere, err)
 	case apierrors.IsForbidden(cause):
-		return fmt.Errorf("%s: %s: %w", permission(err, inWorkload), workloadRemedy(err), err)
+		return fmt.Errorf("%s: %s: %w", describePermission(err, inWorkload), workloadRemedy(err), err)
 	}
 	return fmt.Errorf("the store of its credential in the workload cluster: %w", clients.Diagnose(err))
 }

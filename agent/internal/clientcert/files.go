@@ -38,11 +38,11 @@ type Files struct {
 // *IdentityError means that this is not known yet.
 func NewFiles(path string, follow clock.WithTicker, log logr.Logger, accept func(context.Context, *rest.Config) error) (*Files, error) {
 	f := &Files{path: path, clock: follow, log: log, accept: accept}
-	config, digest, err := f.read()
+	config, digest, err := f.readConfig()
 	if err != nil {
 		return f, err
 	}
-	f.take(config, digest)
+	f.adoptConfig(config, digest)
 	return f, nil
 }
 
@@ -58,12 +58,12 @@ func (f *Files) Answered(uint64, int) {}
 
 // Run follows the files until ctx ends. Polling also sees what a mounted Secret does, which swaps directories.
 func (f *Files) Run(ctx context.Context) error {
-	return poll.Loop{Doing: "Following the hub's kubeconfig", Do: f.check, Every: recheckInterval, Clock: f.clock, Log: f.log}.Run(ctx)
+	return poll.Loop{Doing: "Following the hub's kubeconfig", Do: f.followChange, Every: recheckInterval, Clock: f.clock, Log: f.log}.Run(ctx)
 }
 
-// check follows a change of the files, if it is of any use and leaves the agent who it is.
-func (f *Files) check(ctx context.Context) error {
-	config, digest, err := f.read()
+// followChange follows a change of the files, if it is of any use and leaves the agent who it is.
+func (f *Files) followChange(ctx context.Context) error {
+	config, digest, err := f.readConfig()
 	if err != nil {
 		return err
 	}
@@ -85,20 +85,20 @@ func (f *Files) check(ctx context.Context) error {
 		}
 		return err
 	}
-	f.take(config, digest)
+	f.adoptConfig(config, digest)
 	f.log.Info("Following a change of the hub's kubeconfig", "kubeconfig", f.path)
 	return nil
 }
 
-func (f *Files) take(config *rest.Config, digest [sha256.Size]byte) {
+func (f *Files) adoptConfig(config *rest.Config, digest [sha256.Size]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.config, f.digest = config, digest
 	f.version++
 }
 
-// read reads what the files say now, and a digest of it.
-func (f *Files) read() (config *rest.Config, digest [sha256.Size]byte, err error) {
+// readConfig reads what the files say now, and a digest of it.
+func (f *Files) readConfig() (config *rest.Config, digest [sha256.Size]byte, err error) {
 	content, err := os.ReadFile(f.path)
 	if err != nil {
 		return nil, digest, fmt.Errorf("loading kubeconfig %q: %w", f.path, err)
@@ -106,7 +106,7 @@ func (f *Files) read() (config *rest.Config, digest [sha256.Size]byte, err error
 	if config, err = clientcmd.BuildConfigFromFlags("", f.path); err != nil {
 		return nil, digest, fmt.Errorf("loading kubeconfig %q: %w", f.path, err)
 	}
-	if err := load(config); err != nil {
+	if err := loadFiles(config); err != nil {
 		return nil, digest, fmt.Errorf("loading kubeconfig %q: %w", f.path, err)
 	}
 	hash := sha256.New()
@@ -116,9 +116,9 @@ func (f *Files) read() (config *rest.Config, digest [sha256.Size]byte, err error
 	return config, [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
-// load reads the files that config names, and fails if a certificate and its key do not match: one of the two may
+// loadFiles reads the files that config names, and fails if a certificate and its key do not match: one of the two may
 // have been written and the other not yet.
-func load(config *rest.Config) error {
+func loadFiles(config *rest.Config) error {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
 	}

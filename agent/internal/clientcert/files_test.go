@@ -39,22 +39,22 @@ func TestAnotherIdentityIsNotFollowed(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return config.BearerToken
 	}
-	g.Expect(files.check(t.Context())).To(Succeed())
+	g.Expect(files.followChange(t.Context())).To(Succeed())
 	g.Expect(asked).To(BeZero(), "nothing has changed")
 	write("admin")
 	for range 2 {
-		g.Expect(files.check(t.Context())).To(MatchError(ContainSubstring("another identity")))
+		g.Expect(files.followChange(t.Context())).To(MatchError(ContainSubstring("another identity")))
 	}
 	g.Expect(used()).To(Equal("own-1"))
 	g.Expect(asked).To(Equal(1), "the hub is asked once about what it has refused")
 	write("unknown")
-	g.Expect(files.check(t.Context())).To(MatchError(away))
-	g.Expect(files.check(t.Context())).To(MatchError(away))
+	g.Expect(files.followChange(t.Context())).To(MatchError(away))
+	g.Expect(files.followChange(t.Context())).To(MatchError(away))
 	g.Expect(asked).To(Equal(3), "it is asked again until it answers")
 	g.Expect(os.WriteFile(path, []byte("half"), 0o600)).To(Succeed())
-	g.Expect(files.check(t.Context())).NotTo(Succeed())
+	g.Expect(files.followChange(t.Context())).NotTo(Succeed())
 	g.Expect(used()).To(Equal("own-1"))
 	write("own-2")
-	g.Expect(files.check(t.Context())).To(Succeed())
+	g.Expect(files.followChange(t.Context())).To(Succeed())
 	g.Expect(used()).To(Equal("own-2"))
 }

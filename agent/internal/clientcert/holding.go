@@ -45,26 +45,26 @@ func (m *Manager) Answered(version uint64, status int) {
 	if version != m.version || m.held == nil {
 		return
 	}
-	refused := m.refusals.answered(status, m.Clock.Now())
+	refused := m.refusals.countAnswer(status, m.Clock.Now())
 	if refused && !m.held.Refused {
-		m.wake()
+		m.wakeRun()
 	}
 	m.held.Refused = refused
 }
 
-// take makes the running clients use a credential that came at some time.
-func (m *Manager) take(taken Credential, at time.Time) {
+// adoptCredential makes the running clients use a credential that came at some time.
+func (m *Manager) adoptCredential(taken Credential, at time.Time) {
 	held := &heldCredential{NotAfter: taken.NotAfter, RenewAt: renewalTime(taken.NotBefore, taken.NotAfter, at, m.Random())}
 	m.mu.Lock()
 	m.present, m.held, m.refusals = &taken, held, refusals{}
 	m.mu.Unlock()
-	m.publish(taken)
-	m.Metrics.holds(taken.NotAfter)
+	m.publishConfig(taken)
+	m.Metrics.setExpiry(taken.NotAfter)
 	m.Log.Info("Holding a credential for the hub", "kind", string(taken.kind()), "expires", taken.NotAfter, "renewAt", held.RenewAt)
 }
 
-// publish gives the clients a new configuration.
-func (m *Manager) publish(taken Credential) {
+// publishConfig gives the clients a new configuration.
+func (m *Manager) publishConfig(taken Credential) {
 	config, err := restConfig(m.server, taken.authInfo())
 	if err != nil {
 		m.setWaiting("", fmt.Sprintf("Keeping the former configuration for the hub: %v", err))
@@ -98,8 +98,8 @@ type refusals struct {
 	since  time.Time
 }
 
-// answered takes in the status of an answer and reports whether the credential counts as refused from now on.
-func (r *refusals) answered(status int, now time.Time) (refused bool) {
+// countAnswer takes in the status of an answer and reports whether the credential counts as refused from now on.
+func (r *refusals) countAnswer(status int, now time.Time) (refused bool) {
 	switch {
 	case status == http.StatusUnauthorized:
 		if r.inARow == 0 {
@@ -121,7 +121,7 @@ func (m *Manager) readBootstrap() {
 	}
 	m.bootstrap, m.problem = read, err
 	if read.cluster != nil && !sameServer(read.cluster, m.server) {
-		m.moved(read.cluster)
+		m.followServer(read.cluster)
 	}
 }
 
@@ -130,8 +130,8 @@ func sameServer(a, b *clientcmdapi.Cluster) bool {
 		a.InsecureSkipTLSVerify == b.InsecureSkipTLSVerify && string(a.CertificateAuthorityData) == string(b.CertificateAuthorityData)
 }
 
-// moved takes in another address or authority of the hub.
-func (m *Manager) moved(to *clientcmdapi.Cluster) {
+// followServer takes in another address or authority of the hub.
+func (m *Manager) followServer(to *clientcmdapi.Cluster) {
 	known := m.server != nil
 	m.server = to
 	m.servers++
@@ -141,13 +141,13 @@ func (m *Manager) moved(to *clientcmdapi.Cluster) {
 	if known {
 		m.Log.Info("Following the bootstrap kubeconfig to another server or certificate authority", "server", to.Server)
 	}
-	m.publish(*m.present)
+	m.publishConfig(*m.present)
 	m.unsaved = true
 }
 
-// load reads the store, and takes a credential from there that is better than the present one: at the start, or
+// loadCredential reads the store, and takes a credential from there that is better than the present one: at the start, or
 // when another agent has renewed it.
-func (m *Manager) load(ctx context.Context) error {
+func (m *Manager) loadCredential(ctx context.Context) error {
 	contents, err := m.Store.Load(ctx)
 	if err != nil {
 		return &StoreError{Store: m.Store.String(), Err: err}
@@ -170,12 +170,12 @@ func (m *Manager) load(ctx context.Context) error {
 		}
 	}
 	m.Log.Info("Using the stored credential", "store", m.Store.String(), "kind", string(stored.kind()), "expires", stored.NotAfter)
-	m.take(stored, stored.NotBefore)
+	m.adoptCredential(stored, stored.NotBefore)
 	return nil
 }
 
-// save stores the present credential, with what an agent needs that starts without a bootstrap kubeconfig.
-func (m *Manager) save(ctx context.Context) error {
+// storeCredential stores the present credential, with what an agent needs that starts without a bootstrap kubeconfig.
+func (m *Manager) storeCredential(ctx context.Context) error {
 	kubeconfig, err := storedKubeconfig(m.server, m.present.kind())
 	if err != nil {
 		return err
@@ -188,8 +188,8 @@ func (m *Manager) save(ctx context.Context) error {
 	return nil
 }
 
-// keep stores the key of a request before the request is made.
-func (m *Manager) keep(ctx context.Context, pending []byte) error {
+// storePendingKey stores the key of a request before the request is made.
+func (m *Manager) storePendingKey(ctx context.Context, pending []byte) error {
 	contents := maps.Clone(m.contents)
 	contents[pendingKey] = pending
 	if err := m.Store.Save(ctx, contents); err != nil {
@@ -197,14 +197,14 @@ func (m *Manager) keep(ctx context.Context, pending []byte) error {
 		if m.present == nil {
 			return err
 		}
-		m.goOn(err)
+		m.continueWithoutStore(err)
 	}
 	m.contents = contents
 	return nil
 }
 
-// goOn says that the store fails. An agent that has a credential works and renews without it: waiting for a store
+// continueWithoutStore says that the store fails. An agent that has a credential works and renews without it: waiting for a store
 // that stays away could cost it the way back to the hub.
-func (m *Manager) goOn(err error) {
+func (m *Manager) continueWithoutStore(err error) {
 	m.setWaiting("", fmt.Sprintf("Going on without the store of the credential, trying again; it needs %v", explainStoreError(err)))
 }

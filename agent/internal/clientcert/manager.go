@@ -95,8 +95,8 @@ func New(options Options) (*Manager, error) {
 	return m, nil
 }
 
-// wake makes Run look at once.
-func (m *Manager) wake() {
+// wakeRun makes Run look at once.
+func (m *Manager) wakeRun() {
 	select {
 	case m.poked <- struct{}{}:
 	default:
@@ -107,13 +107,13 @@ func (m *Manager) wake() {
 func (m *Manager) Run(ctx context.Context) error {
 	var wait time.Duration
 	return poll.Loop{
-		Do:   func(ctx context.Context) error { wait = m.round(ctx); return nil },
+		Do:   func(ctx context.Context) error { wait = m.advanceCredential(ctx); return nil },
 		Next: func(context.Context) time.Duration { return wait }, Wake: m.poked, Clock: m.Clock, Log: m.Log,
 	}.Run(ctx)
 }
 
-// round does what is to be done now and returns how long to wait for the next.
-func (m *Manager) round(parent context.Context) time.Duration {
+// advanceCredential does what is to be done now and returns how long to wait for the next.
+func (m *Manager) advanceCredential(parent context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(parent, longestRound)
 	defer cancel()
 	m.readBootstrap()
@@ -121,42 +121,42 @@ func (m *Manager) round(parent context.Context) time.Duration {
 	if !renewalDue(held, m.Clock.Now()) && !m.unsaved {
 		return recheckInterval
 	}
-	if err := m.load(ctx); err != nil {
+	if err := m.loadCredential(ctx); err != nil {
 		if m.present == nil {
-			return m.failed(parent, explainStoreError(err))
+			return m.recordFailure(parent, explainStoreError(err))
 		}
-		m.goOn(err)
+		m.continueWithoutStore(err)
 	}
 	if m.unsaved {
-		if err := m.save(ctx); err != nil {
-			m.goOn(err)
+		if err := m.storeCredential(ctx); err != nil {
+			m.continueWithoutStore(err)
 		}
 	}
 	if held = m.heldNow(); !renewalDue(held, m.Clock.Now()) {
 		return recheckInterval
 	}
 	as := identityToUse(held, bootstrapState{Given: m.problem == nil, Refused: m.spent != "" && m.spent == m.bootstrap.token}, m.Clock.Now())
-	taken, wait, err := m.ask(ctx, as)
+	taken, wait, err := m.requestCredential(ctx, as)
 	switch {
 	case err != nil:
-		return m.refused(parent, as, err)
+		return m.recordRefusal(parent, as, err)
 	case taken == nil:
 		m.failures, m.spent = 0, ""
 		return wait
 	}
-	m.requests.done()
+	m.requests.resetCounts()
 	m.failures, m.spent = 0, ""
-	m.take(*taken, m.Clock.Now())
+	m.adoptCredential(*taken, m.Clock.Now())
 	m.unsaved = true
-	if err := m.save(ctx); err != nil {
-		m.goOn(err)
+	if err := m.storeCredential(ctx); err != nil {
+		m.continueWithoutStore(err)
 	}
-	m.Metrics.ended(resultIssued)
+	m.Metrics.countResult(resultIssued)
 	return recheckInterval
 }
 
-// ask takes one step towards a new credential.
-func (m *Manager) ask(ctx context.Context, as hubIdentity) (taken *Credential, wait time.Duration, err error) {
+// requestCredential takes one step towards a new credential.
+func (m *Manager) requestCredential(ctx context.Context, as hubIdentity) (taken *Credential, wait time.Duration, err error) {
 	config := m.config
 	switch as {
 	case joiningIdentity:
@@ -168,19 +168,19 @@ func (m *Manager) ask(ctx context.Context, as hubIdentity) (taken *Credential, w
 	if err != nil {
 		return nil, 0, err
 	}
-	hub, err := m.dial(as, config)
+	hub, err := m.dialHub(as, config)
 	if err != nil {
 		return nil, 0, err
 	}
-	if m.kind() == serviceAccountToken {
+	if m.credentialKind() == serviceAccountToken {
 		taken, err = m.requestToken(ctx, hub)
 		return taken, 0, err
 	}
-	return m.requests.step(ctx, hub, as)
+	return m.requests.advanceRequest(ctx, hub, as)
 }
 
-// dial returns a client, the same one for as long as nothing has changed.
-func (m *Manager) dial(as hubIdentity, config *rest.Config) (client.Client, error) {
+// dialHub returns a client, the same one for as long as nothing has changed.
+func (m *Manager) dialHub(as hubIdentity, config *rest.Config) (client.Client, error) {
 	key := fmt.Sprint(as, " ", m.version, " ", m.servers, " ", config.BearerToken)
 	if m.dialed.client != nil && m.dialed.key == key {
 		return m.dialed.client, nil
@@ -193,16 +193,16 @@ func (m *Manager) dial(as hubIdentity, config *rest.Config) (client.Client, erro
 	return made, nil
 }
 
-// kind is that of the bootstrap token, or else of the credential that the agent has.
-func (m *Manager) kind() kind {
+// credentialKind is that of the bootstrap token, or else of the credential that the agent has.
+func (m *Manager) credentialKind() kind {
 	if m.problem != nil && m.present != nil {
 		return m.present.kind()
 	}
 	return m.bootstrap.kind
 }
 
-// refused takes in that the hub did not do what was asked with an identity.
-func (m *Manager) refused(ctx context.Context, as hubIdentity, err error) time.Duration {
+// recordRefusal takes in that the hub did not do what was asked with an identity.
+func (m *Manager) recordRefusal(ctx context.Context, as hubIdentity, err error) time.Duration {
 	if stored := (*StoreError)(nil); apierrors.IsUnauthorized(err) && !errors.As(err, &stored) {
 		if as == ownIdentity {
 			m.Answered(m.version, http.StatusUnauthorized)
@@ -210,12 +210,12 @@ func (m *Manager) refused(ctx context.Context, as hubIdentity, err error) time.D
 			m.spent = m.bootstrap.token
 		}
 	}
-	m.Metrics.ended(resultError)
-	return m.failed(ctx, m.explainError(as, err))
+	m.Metrics.countResult(resultError)
+	return m.recordFailure(ctx, m.explainError(as, err))
 }
 
-// failed says why there is no new credential, and returns how long to wait.
-func (m *Manager) failed(ctx context.Context, err error) time.Duration {
+// recordFailure says why there is no new credential, and returns how long to wait.
+func (m *Manager) recordFailure(ctx context.Context, err error) time.Duration {
 	m.failures++
 	if ctx.Err() == nil {
 		m.setWaiting(err.Error(), "Getting a credential for the hub failed; trying again")
@@ -275,6 +275,6 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) holds(expiry time.Time) { m.expiry.Set(float64(expiry.Unix())) }
+func (m *Metrics) setExpiry(expiry time.Time) { m.expiry.Set(float64(expiry.Unix())) }
 
-func (m *Metrics) ended(result string) { m.renewals.WithLabelValues(result).Inc() }
+func (m *Metrics) countResult(result string) { m.renewals.WithLabelValues(result).Inc() }

@@ -314,7 +314,7 @@ func TestSecretStore(t *testing.T) {
 	renewed := b.manager.present
 	before := b.request().UID
 	b.clock.SetTime(first.held.RenewAt.Add(time.Second))
-	b.Expect(first.load(context.Background())).To(Succeed())
+	b.Expect(first.loadCredential(context.Background())).To(Succeed())
 	b.Expect(first.present.NotAfter).To(Equal(renewed.NotAfter), "the other agent uses it too")
 	b.Expect(b.request().UID).To(Equal(before))
 }

@@ -40,8 +40,8 @@ type requests struct {
 	removed, refusals int
 }
 
-// step does what is next to be done to get a certificate.
-func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) (*Credential, time.Duration, error) {
+// advanceRequest does what is next to be done to get a certificate.
+func (r *requests) advanceRequest(ctx context.Context, hub client.Client, as hubIdentity) (*Credential, time.Duration, error) {
 	var cluster *v1alpha1.Cluster
 	if as == joiningIdentity {
 		cluster = &v1alpha1.Cluster{}
@@ -50,35 +50,35 @@ func (r *requests) step(ctx context.Context, hub client.Client, as hubIdentity) 
 		}
 	}
 	csr := &certificatesv1.CertificateSigningRequest{}
-	err := hub.Get(ctx, client.ObjectKey{Name: r.name()}, csr)
+	err := hub.Get(ctx, client.ObjectKey{Name: r.requestName()}, csr)
 	if apierrors.IsNotFound(err) {
 		csr = nil
 	} else if err != nil {
-		return nil, 0, requestError("get", r.object(), err)
+		return nil, 0, requestError("get", r.requestObject(), err)
 	}
 	request := r.observe(csr)
 	switch nextStep(request, r.removed, r.refusals) {
 	case createRequest:
-		return nil, 0, r.create(ctx, hub)
+		return nil, 0, r.submitRequest(ctx, hub)
 	case removeRequest:
-		return nil, 0, r.remove(ctx, hub, csr, request)
+		return nil, 0, r.withdrawRequest(ctx, hub, csr, request)
 	case collectCertificate:
 		taken, err := fromCertificate(r.manager.Cluster, csr.Status.Certificate, r.manager.contents[pendingKey])
 		if err != nil {
 			// Nothing will come of it; a new one is asked for once this is gone.
-			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.remove(ctx, hub, csr, request)))
+			return nil, 0, fmt.Errorf("taking the issued certificate: %w", errors.Join(err, r.withdrawRequest(ctx, hub, csr, request)))
 		}
 		return &taken, 0, nil
 	case awaitRequest:
 	}
-	r.manager.setWaiting(awaited(cluster, csr, request), "Waiting for a credential for the hub")
+	r.manager.setWaiting(describeWait(cluster, csr, request), "Waiting for a credential for the hub")
 	return nil, r.untilNextLook(), nil
 }
 
-func (r *requests) name() string { return v1alpha1.AgentRequestPrefix + r.manager.Cluster }
+func (r *requests) requestName() string { return v1alpha1.AgentRequestPrefix + r.manager.Cluster }
 
-// object is the request in messages.
-func (r *requests) object() string { return "CertificateSigningRequest " + r.name() }
+// requestObject is the request in messages.
+func (r *requests) requestObject() string { return "CertificateSigningRequest " + r.requestName() }
 
 func clusterObject(cluster string) string { return "Cluster " + cluster }
 
@@ -88,14 +88,14 @@ func (r *requests) observe(csr *certificatesv1.CertificateSigningRequest) *obser
 		return nil
 	}
 	state, now := stateOf(csr), r.manager.Clock.Now()
-	mine := madeWith(csr.Spec.Request, r.manager.contents[pendingKey])
+	mine := isMadeWithKey(csr.Spec.Request, r.manager.contents[pendingKey])
 	if r.seen.uid != csr.UID || r.seen.state != state {
 		r.seen.uid, r.seen.state, r.seen.since = csr.UID, state, now
 		switch {
 		case mine && state == requestDenied:
-			r.manager.Metrics.ended(resultDenied)
+			r.manager.Metrics.countResult(resultDenied)
 		case mine && state == requestFailed:
-			r.manager.Metrics.ended(resultFailed)
+			r.manager.Metrics.countResult(resultFailed)
 		}
 	}
 	return &observedRequest{State: state, Mine: mine, Known: now.Sub(r.seen.since)}
@@ -122,8 +122,8 @@ func stateOf(csr *certificatesv1.CertificateSigningRequest) requestState {
 	return state
 }
 
-// create asks for a certificate, with a new key each time.
-func (r *requests) create(ctx context.Context, hub client.Client) error {
+// submitRequest asks for a certificate, with a new key each time.
+func (r *requests) submitRequest(ctx context.Context, hub client.Client) error {
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return fmt.Errorf("making a key: %w", err)
@@ -133,11 +133,11 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 		return err
 	}
 	// Stored first: a process that dies after the request was made goes on with it when it starts again.
-	if err := r.manager.keep(ctx, key); err != nil {
+	if err := r.manager.storePendingKey(ctx, key); err != nil {
 		return err
 	}
 	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: r.name()},
+		ObjectMeta: metav1.ObjectMeta{Name: r.requestName()},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
@@ -145,9 +145,9 @@ func (r *requests) create(ctx context.Context, hub client.Client) error {
 		},
 	}
 	if err := hub.Create(ctx, csr); err != nil {
-		return requestError("create", r.object(), err)
+		return requestError("create", r.requestObject(), err)
 	}
-	r.manager.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.name(), "lifetime", r.manager.Lifetime)
+	r.manager.Log.Info("Asked the hub for a certificate", "CertificateSigningRequest", r.requestName(), "lifetime", r.manager.Lifetime)
 	return nil
 }
 
@@ -165,11 +165,11 @@ func newRequest(cluster string, key []byte) ([]byte, error) {
 	return request, nil
 }
 
-// remove makes room for a new request, if the one that was seen still stands as it was.
-func (r *requests) remove(ctx context.Context, hub client.Client, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) error {
+// withdrawRequest makes room for a new request, if the one that was seen still stands as it was.
+func (r *requests) withdrawRequest(ctx context.Context, hub client.Client, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) error {
 	err := hub.Delete(ctx, csr, client.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return requestError("delete", r.object(), err)
+		return requestError("delete", r.requestObject(), err)
 	}
 	switch {
 	case request.Mine:
@@ -177,37 +177,37 @@ func (r *requests) remove(ctx context.Context, hub client.Client, csr *certifica
 	case request.State == requestPending || request.State == requestApproved:
 		r.removed++
 	}
-	r.manager.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.name(),
+	r.manager.Log.Info("Removed a certificate request to make room for a new one", "CertificateSigningRequest", r.requestName(),
 		"state", string(request.State), "own", request.Mine, "requester", csr.Spec.Username)
 	return nil
 }
 
-// done: the credential is there.
-func (r *requests) done() { r.removed, r.refusals = 0, 0 }
+// resetCounts is for when the credential is there.
+func (r *requests) resetCounts() { r.removed, r.refusals = 0, 0 }
 
 // untilNextLook is how long to wait before the request is looked at again.
 func (r *requests) untilNextLook() time.Duration {
 	return min(max(r.manager.Clock.Since(r.seen.since)/4, soonest), latest)
 }
 
-// awaited says what a certificate request waits for. cluster is nil for a renewal.
-func awaited(cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) string {
+// describeWait says what a certificate request waits for. cluster is nil for a renewal.
+func describeWait(cluster *v1alpha1.Cluster, csr *certificatesv1.CertificateSigningRequest, request *observedRequest) string {
 	switch {
 	case !request.Mine:
 		return fmt.Sprintf("another agent: CertificateSigningRequest %s of %q is open; it is taken away when it stays so for a minute", csr.Name, csr.Spec.Username)
 	case request.State == requestApproved:
 		return fmt.Sprintf("the certificate: CertificateSigningRequest %s is approved, and the hub's signer has not issued it yet", csr.Name)
 	case request.State == requestDenied:
-		return "approval: " + refusal(csr, certificatesv1.CertificateDenied, "denied")
+		return "approval: " + describeRefusal(csr, certificatesv1.CertificateDenied, "denied")
 	case request.State == requestFailed:
-		return "the certificate: " + refusal(csr, certificatesv1.CertificateFailed, "not signed")
+		return "the certificate: " + describeRefusal(csr, certificatesv1.CertificateFailed, "not signed")
 	case cluster != nil && !cluster.Accepted():
 		return fmt.Sprintf("acceptance: Cluster %s is %s; accept it with 'kubectl hollow cluster accept %s'", cluster.Name, cluster.Spec.Acceptance, cluster.Name)
 	}
 	return fmt.Sprintf("approval of CertificateSigningRequest %s by the hub", csr.Name)
 }
 
-func refusal(csr *certificatesv1.CertificateSigningRequest, of certificatesv1.RequestConditionType, word string) string {
+func describeRefusal(csr *certificatesv1.CertificateSigningRequest, of certificatesv1.RequestConditionType, word string) string {
 	for _, condition := range csr.Status.Conditions {
 		if condition.Type == of {
 			return fmt.Sprintf("CertificateSigningRequest %s was %s: %s: %s", csr.Name, word, condition.Reason, condition.Message)

@@ -101,7 +101,7 @@ func (d *Dir) Save(_ context.Context, contents Contents) error {
 		if len(contents[name]) == 0 {
 			continue
 		}
-		if err := d.write(name, contents[name]); err != nil {
+		if err := d.writeFile(name, contents[name]); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (d *Dir) Save(_ context.Context, contents Contents) error {
 	return nil
 }
 
-func (d *Dir) write(name string, content []byte) error {
+func (d *Dir) writeFile(name string, content []byte) error {
 	path := filepath.Join(d.path, name)
 	if known, err := os.ReadFile(path); err == nil && bytes.Equal(known, content) {
 		return nil
@@ -161,7 +161,7 @@ func (d *Dir) Claim(identity string) (predecessors []string, release func(), err
 	}
 	place := placeOf(file)
 	if predecessors, err = d.predecessors(place); err == nil {
-		err = d.write(holderFile, []byte(strings.Join(append([]string{place, identity}, predecessors...), "\n")+"\n"))
+		err = d.writeFile(holderFile, []byte(strings.Join(append([]string{place, identity}, predecessors...), "\n")+"\n"))
 	}
 	if err != nil {
 		release()

@@ -26,7 +26,7 @@ func neverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) func(*v1alpha1.Node
 	}
 }
 
-// running adds a run whose first window has begun.
+// running adds a run whose first window has started.
 func (w *World) running(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
 	run := w.add("stuck", neverJoin(change))
 	w.work()
@@ -213,7 +213,7 @@ func TestAMachineThatIsReplacedIsNotWaitedFor(t *testing.T) {
 	g.Expect(run.Status.Message).To(Equal("2 of 2 Nodes were disrupted, 2 seen so, 1 recovered"))
 }
 
-// A run hits 500 Nodes at most, whoever comes.
+// A run hits 500 Nodes at most, however many Machines are created.
 func TestNeverJoinIsBounded(t *testing.T) {
 	g, w := NewWithT(t), world(0)
 	run := w.running(nil)

@@ -179,7 +179,7 @@ func (w *World) status(run *v1alpha1.NodeDisruptionRun) v1alpha1.NodeDisruptionR
 		status = w.begin(run, status)
 	default:
 		w.addArrivals(run, &status)
-		w.follow(run, &status)
+		w.followRun(run, &status)
 		status.Phase, status.Message = w.progress(run, &status)
 		status.Expectations = results(run, status.Nodes, over(status.Phase))
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
-// follow notes what has become of the Nodes of a run that has begun.
-func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) {
+// followRun records what became of the Nodes of a run that has started.
+func (w *World) followRun(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDisruptionRunStatus) {
 	entries := entriesOf(run)
 	status.Injected, status.Observed, status.Recovered = 0, 0, 0
 	for i := range status.Nodes {
 		node := &status.Nodes[i]
 		w.followNode(run, entries, node)
-		w.expect(run, node, begunOn(entries, node))
+		w.expect(run, node, firstFaultAt(entries, node))
 		if node.InjectedAt != nil {
 			status.Injected++
 		}
@@ -34,23 +34,23 @@ func (w *World) follow(run *v1alpha1.NodeDisruptionRun, status *v1alpha1.NodeDis
 	}
 }
 
-// followNode notes what has become of one Node. A fault counts as injected when its first window has begun and the pod has
+// followNode records what became of one Node. A fault counts as injected when its first window has started and the pod has
 // the plan.
 func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.Entry, node *v1alpha1.DisruptedNode) {
 	pod, has := w.Pods[node.Name]
 	carried := w.carries(run, node.Name)
-	begun := begunOn(entries, node)
-	late := onlyNeverJoin(run) && w.joinedBefore(entries, node, begun)
-	if node.InjectedAt == nil && carried && !late && !begun.IsZero() && !w.Now.Before(begun) {
-		at := metav1.NewTime(begun.Truncate(time.Second))
+	startsAt := firstFaultAt(entries, node)
+	late := onlyNeverJoin(run) && w.joinedBefore(entries, node, startsAt)
+	if node.InjectedAt == nil && carried && !late && !startsAt.IsZero() && !w.Now.Before(startsAt) {
+		at := metav1.NewTime(startsAt.Truncate(time.Second))
 		node.InjectedAt = &at
 	}
 	node.Message = podMessage(pod, has)
 	switch {
 	case late && node.InjectedAt == nil:
-		node.Message = "it joined before the fault began"
+		node.Message = "it joined before the fault started"
 	case !has && node.ArrivedAt != nil && node.InjectedAt == nil:
-		node.Message = "its pod is not made yet"
+		node.Message = "its pod is not created yet"
 	}
 	if w.Frozen || node.InjectedAt == nil { // What is seen while frozen may be old.
 		return
@@ -59,22 +59,22 @@ func (w *World) followNode(run *v1alpha1.NodeDisruptionRun, entries []disrupt.En
 	w.observeNode(run, node, carried && len(active) > 0)
 }
 
-// joinedBefore tells whether a Node was not kept from joining: it is older than the end of the window that had begun then.
-func (w *World) joinedBefore(entries []disrupt.Entry, node *v1alpha1.DisruptedNode, begun time.Time) bool {
+// joinedBefore reports whether a Node was not kept from joining: it was created before the end of the window that had started at that time.
+func (w *World) joinedBefore(entries []disrupt.Entry, node *v1alpha1.DisruptedNode, at time.Time) bool {
 	there := w.Nodes[node.Name]
 	if there == nil {
 		return false
 	}
 	for i := range entries {
-		if window, within, _ := entries[i].At(node.Name, begun); within && !there.CreationTimestamp.Time.Before(window.End) {
+		if window, within, _ := entries[i].At(node.Name, at); within && !there.CreationTimestamp.Time.Before(window.End) {
 			return false
 		}
 	}
 	return true
 }
 
-// begunOn is when the first fault of a Node begins: for a Machine that came later, when it came. Zero for never.
-func begunOn(entries []disrupt.Entry, node *v1alpha1.DisruptedNode) time.Time {
+// firstFaultAt is when the first fault of a Node starts: for a Machine that was created later, when it was. Zero means never.
+func firstFaultAt(entries []disrupt.Entry, node *v1alpha1.DisruptedNode) time.Time {
 	first := firstWindow(entries, node.Name)
 	if node.ArrivedAt != nil && node.ArrivedAt.After(first) {
 		return node.ArrivedAt.Time
@@ -82,12 +82,12 @@ func begunOn(entries []disrupt.Entry, node *v1alpha1.DisruptedNode) time.Time {
 	return first
 }
 
-// carries tells whether a Node's pod has the run in its plan.
+// carries reports whether a Node's pod has the run in its plan.
 func (w *World) carries(run *v1alpha1.NodeDisruptionRun, name string) bool {
 	return strings.Contains(w.Pods[name].Plan, `"`+string(run.UID)+`"`)
 }
 
-// observeNode notes whether the API server shows that a Node is disrupted, or well again. One that ought to be disrupted now has
+// observeNode records whether the API server shows that a Node is disrupted, or healthy again. One that ought to be disrupted now has
 // not recovered, whatever it shows.
 func (w *World) observeNode(run *v1alpha1.NodeDisruptionRun, node *v1alpha1.DisruptedNode, disrupted bool) {
 	now := metav1.NewTime(w.Now.Truncate(time.Second))
@@ -109,7 +109,7 @@ func podMessage(pod Pod, has bool) string {
 	case !has:
 		return "its pod is gone"
 	case !pod.Disruptable:
-		return "its pod was made anew by an agent that knows nothing of disruptions"
+		return "its pod was recreated by an agent that does not support disruptions"
 	default:
 		return ""
 	}

@@ -43,7 +43,7 @@ func (b *bed) createPod(machine *v1alpha1.Machine, plan string) {
 	b.Expect(b.admin.Create(b.t.Context(), pod)).To(Succeed())
 }
 
-// runningNeverJoin is a run with NeverJoin whose window has begun.
+// runningNeverJoin is a run with NeverJoin whose window has started.
 func (b *bed) runningNeverJoin(change func(*v1alpha1.NodeDisruptionRunSpec)) *v1alpha1.NodeDisruptionRun {
 	run := b.run("stuck", neverJoin(change))
 	b.work()
@@ -69,7 +69,7 @@ func TestAPodIsCreatedWithItsPlanAndTheHubKnowsFirst(t *testing.T) {
 	b.Expect(plan).To(ContainSubstring(string(run.UID)))
 	b.Expect(b.read(run).Nodes).To(ConsistOf(And(HaveField("Name", machine.Name), HaveField("ArrivedAt", Not(BeNil())))), "before the pod is created")
 
-	// An agent that ends here, and one that ends behind the pod's creation, go on with the same.
+	// An agent that ends here, or after it created the pod, continues with the same plan.
 	again, err := b.restarted().PlanFor(t.Context(), machine)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(again).To(Equal(plan))
@@ -156,7 +156,7 @@ func TestMachinesThatNoRunConcernsCostNothing(t *testing.T) {
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(plan).To(BeEmpty())
 	}
-	// A pod that is made anew has its plan from the beginning.
+	// A pod that is recreated has its plan from the start.
 	there := &v1alpha1.Machine{}
 	b.Expect(b.admin.Get(t.Context(), client.ObjectKey{Namespace: b.namespace, Name: b.node("a")}, there)).To(Succeed())
 	plan, err := b.PlanFor(t.Context(), there)
