@@ -82,7 +82,7 @@ func TestALoopAsksWhenToWorkNext(t *testing.T) {
 func TestALoopLogsAnErrorWhenItChangesAndWhenItIsOver(t *testing.T) {
 	g := NewWithT(t)
 	_, results, lines, _ := runLoop(t, Loop{Doing: "Reading", Next: func(context.Context) time.Duration { return 0 }})
-	for _, err := range []error{nil, errors.New("one"), errors.New("one"), errors.New("two"), errors.New("one"), nil, nil, errors.New("one"), nil} {
+	for _, err := range []error{nil, errors.New("one"), errors.New("one"), errors.New("two: port 4711"), errors.New("two: port 815"), errors.New("one"), nil, nil, errors.New("one"), nil} {
 		sendResult(t, results, err)
 	}
 	var logged []string
@@ -94,7 +94,7 @@ func TestALoopLogsAnErrorWhenItChangesAndWhenItIsOver(t *testing.T) {
 		}
 		return logged
 	}).Should(HaveLen(6))
-	for i, want := range []string{`"error"="one"`, `"error"="two"`, `"error"="one"`, "Reading works again", `"error"="one"`, "Reading works again"} {
+	for i, want := range []string{`"error"="one"`, `"error"="two: port 4711"`, `"error"="one"`, "Reading works again", `"error"="one"`, "Reading works again"} {
 		g.Expect(logged[i]).To(ContainSubstring(want), "line %d of %q", i, logged)
 	}
 	g.Consistently(lines).WithTimeout(20 * time.Millisecond).ShouldNot(Receive())
