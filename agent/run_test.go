@@ -46,6 +46,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/scheme"
 )
 
+// Claim: An agent watches its own namespace only. Broken: the cache watches all namespaces. Also: test/integration "should reach nothing of another cluster with its credentials".
 func TestRun(t *testing.T) {
 	f := start(t, "run-1", nil)
 

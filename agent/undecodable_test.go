@@ -31,6 +31,7 @@ func (f *fixture) merge(object client.Object, patch string) {
 	f.Expect(f.admin.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
+// Edge case: An agent continues beside an undecodable Machine.
 func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f := start(t, "undecodable-1", nil)
 	f.accept()
@@ -92,6 +93,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	f.Eventually(func() int { code, _ := f.get("/readyz"); return code }).WithTimeout(agenttest.Wait).Should(Equal(http.StatusOK))
 }
 
+// Edge case: An undecodable Cluster seemed an unreachable hub.
 func TestAnAgentThatCannotDecodeItsOwnClusterFreezes(t *testing.T) {
 	f := start(t, "undecodable-2", func(o *agent.Options) { o.FreezeAfter = 2 * time.Second })
 	f.accept()

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// Claim: Logs are structured. Broken: the verbosity ignored; text written for JSON.
 func TestVerbosityAndFormat(t *testing.T) {
 	var out bytes.Buffer
 	logger, err := NewLogger(&out, LogJSON, 2)

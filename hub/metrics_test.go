@@ -93,6 +93,9 @@ func (r *running) soaking() *v1alpha1.MachineFleet {
 }
 
 // The page has every metric of a hub with its labels and their values, and no other one, and no metric has a strange name.
+// Claim: docs/metrics.md is what scrapes show. Broken: the page empty; a counter registered only where a certificate is asked for. Also: agent TestThePageHasTheMetricsOfAnAgent.
+// Claim: Counters start at 0. Broken: the credential's counters missing. Also: TestAHubThatStandsByTellsNothingOfTheFleet; agent TestThePageHasTheMetricsOfAnAgent; hub/internal/csrapprover TestEveryDecisionIsCountedFromZero.
+// Edge case: Counters had no first sample. Also: agent TestThePageHasTheMetricsOfAnAgent.
 func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 	r := start(t)
 	cluster, renew := r.heard()
@@ -123,6 +126,7 @@ func TestThePageHasTheMetricsOfTheHub(t *testing.T) {
 }
 
 // Counters without a cluster are there before anything has happened, and a hub that does not lead says nothing of clusters and fleets.
+// Edge case: Dead series stayed. Also: hub/internal/fleet TestMetricsEndWithTheirFleetAndWithTheLeadership.
 func TestAHubThatStandsByTellsNothingOfTheFleet(t *testing.T) {
 	first := start(t)
 	first.deployment(0)

@@ -22,6 +22,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/telemetry"
 )
 
+// Claim: Profiles are served only where asked for. Broken: the address is not handed on.
 func TestHubServesProfilesWhereAsked(t *testing.T) {
 	r := start(t)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=1"} {
@@ -196,6 +197,9 @@ func TestLeaseDecidesWhetherTheAgentIsConnected(t *testing.T) {
 	r.Expect(r.refused.Counts()).To(BeEmpty(), "the hub's role must allow all that it does")
 }
 
+// Claim: A hub that stops gives its Lease up. Broken: the lease is kept.
+// Claim: Hub serves health and readiness. Broken: no health check.
+// Claim: Hub serves Prometheus metrics. Broken: no metrics listener.
 func TestHubServesHealthAndMetricsAndGivesItsLeaseUp(t *testing.T) {
 	r := start(t)
 	r.Expect(r.get(r.health, "/healthz")).To(Equal(http.StatusOK))
@@ -222,6 +226,7 @@ func TestHubServesHealthAndMetricsOverTLS(t *testing.T) {
 	}
 }
 
+// Claim: One hub is elected, and a second one takes over. Broken: leader election off.
 func TestSecondHubWaitsAndTakesOver(t *testing.T) {
 	first := start(t)
 	first.become(first.deployment(1), 1)

@@ -44,6 +44,7 @@ func (r *running) decoded(name string) *metav1.Condition {
 	return meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterObjectsDecodedCondition)
 }
 
+// Edge case: One undecodable Machine stopped everything.
 func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	r := start(t)
 	good, with := r.deployment(1), r.deployment(3)
@@ -93,6 +94,7 @@ func TestAMachineThatCannotBeDecodedStopsNoOther(t *testing.T) {
 	}).WithTimeout(time.Minute).Should(BeEmpty(), "repaired, it is a Machine like all others")
 }
 
+// Edge case: An undecodable MachineSet counted as empty.
 func TestADeploymentWithASetThatCannotBeDecodedIsFrozen(t *testing.T) {
 	r := start(t)
 	deployment := r.deployment(2)

@@ -14,6 +14,7 @@ import (
 const costly = "1e-2000000000"
 
 // The test itself would not end if one of them were parsed without bounds.
+// Edge case: `1e-50000000` kept programs busy.
 func TestCostlyQuantitiesAreNotParsed(t *testing.T) {
 	if _, err := DecodeQuantity([]byte(costly)); err == nil {
 		t.Error("it is decoded")
@@ -34,6 +35,7 @@ func TestCostlyQuantitiesAreNotParsed(t *testing.T) {
 	}
 }
 
+// Edge case: `1000E` was written back as `1`. Also: FuzzDecodeQuantity.
 func TestBoundedQuantitiesAreKept(t *testing.T) {
 	for _, text := range []string{"0", "4", "500m", "16Gi", ".5", "1.", "+3", "-8", "1e3", "12E-9", "9223372036854775807", "1.5Ei", "1e99", "1e-99", "1000E", "-5000E"} {
 		got, err := DecodeQuantity([]byte(text))
@@ -99,6 +101,7 @@ func holders(t reflect.Type, into map[string]bool) {
 	}
 }
 
+// Edge case: Fractions were written with 21 digits.
 func FuzzDecodeQuantity(f *testing.F) {
 	for _, seed := range []string{"4", "16Gi", "1e-3", costly, "1e-99", "-1", "1E", "1E5", ".", "1..", "9999999999999999999999", "1e+99", "+.5k", `"16Gi"`, `"\u0031"`} {
 		f.Add(seed)

@@ -65,6 +65,7 @@ func kinds(t *testing.T) (kinds []runtime.Object) {
 	return kinds
 }
 
+// Edge case: Undecoded objects could be written back empty.
 func TestAnObjectThatWasNotDecodedIsNeverEncoded(t *testing.T) {
 	objects := []any{&MachineList{Items: []Machine{{DecodeError: "x"}}}}
 	for _, object := range kinds(t) {

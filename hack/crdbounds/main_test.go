@@ -102,6 +102,7 @@ func TestARuleThatFindsNothingIsAnError(t *testing.T) {
 	g.Expect(content).To(Equal(one), "no file is changed by halves")
 }
 
+// Claim: `kubectl explain` shows paragraphs, not lines of Go comments. Broken: lines are not joined.
 func TestParagraphsOfDescriptionsAreOneLine(t *testing.T) {
 	g := NewWithT(t)
 	content, err := bound([]byte(`{"a": {"description": "One\ntwo.\n\nThree:\n- four\n  five\n- six\n\tcode\n\nend"}}`), nil, map[string]bool{})

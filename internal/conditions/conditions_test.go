@@ -33,6 +33,7 @@ func TestSetMovesTheTransitionTimeOnlyWithTheStatus(t *testing.T) {
 }
 
 // A default of the schema has the time of the epoch: "for 56 years" would be no answer to since when something holds.
+// Edge case: Default conditions dated from 1970.
 func TestSetReplacesTheTimeOfADefault(t *testing.T) {
 	g := NewWithT(t)
 	list := []metav1.Condition{{Type: "A", Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(time.Unix(0, 0))}}

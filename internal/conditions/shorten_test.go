@@ -14,6 +14,8 @@ import (
 )
 
 // A message that is too long keeps what is wrong, at its start, and the remedy, at its end.
+// Claim: Long messages are cut in the middle. Broken: the end is cut. Also: internal/reconciler TestEventsAreSentWithinTheirLimit.
+// Edge case: Long messages lost the remedy. Also: internal/reconciler TestEventsAreSentWithinTheirLimit.
 func TestARemedyOutlivesTheCut(t *testing.T) {
 	g := NewWithT(t)
 	message := "12345 machines have no class: " + strings.Repeat("c1/machine-ä, ", 1000) + ": create MachineClass small"

@@ -11,6 +11,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/loadtest"
 )
 
+// Claim: Exactly the threshold passes. Broken: the end of its bucket counts.
 func TestThresholds(t *testing.T) {
 	measured := loadtest.Measurements{}
 	for i := range 100 {

@@ -28,6 +28,7 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 			must(t, os.Mkdir(dir, 0o755))
 			must(t, os.WriteFile(filepath.Join(dir, MarkerName), []byte(`hello`), 0o600))
 		}, "reading " + MarkerName},
+		// Edge case: A copied directory named the original's processes.
 		"a copy": {func(t *testing.T, dir string) {
 			original := filepath.Join(t.TempDir(), "original")
 			d, err := Take(original, kind, 0o755)
@@ -108,6 +109,7 @@ func TestATakeThatWasKilledIsRepeatedOrRemoved(t *testing.T) {
 }
 
 // Take was killed before it wrote the marker.
+// Edge case: A directory of a killed process could not be removed.
 func TestAnEmptyMarkerIsFilledBeforeTheDirectoryIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, MarkerName), nil, 0o600))

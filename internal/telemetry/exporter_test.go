@@ -136,6 +136,7 @@ func TestSpansAndMetricsAreSentOverTLS(t *testing.T) {
 }
 
 // The log says once that a receiver cannot be reached, and once that it can be reached again. Nothing else fails.
+// Claim: An absent receiver is reported once. Broken: told at each attempt.
 func TestAReceiverThatIsAwayIsToldOnce(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")

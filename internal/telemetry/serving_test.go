@@ -93,6 +93,8 @@ func shown(address string, roots ...*x509.Certificate) (*x509.Certificate, error
 	return response.TLS.PeerCertificates[0], response.Body.Close()
 }
 
+// Claim: Rotated certificates are served without restart. Broken: the files are not followed; renewed only at its end. Also: TestTheOwnCertificateIsRenewedBeforeItEnds.
+// Claim: cert-manager's renewals are followed. Broken: the files are not followed (the latter).
 func TestARotatedCertificateIsServedWithoutARestart(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()

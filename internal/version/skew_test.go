@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Claim: Version skew freezes and names the remedy. Broken: two minor versions let through; major versions not compared; `v0.0.0` taken for a release; the hub does not tell its version; the agent does not freeze for it; one minor version refused; its last log line without the cause; it is no reason to be Stalled. Also: agent TestVersionSkew; hub/internal/cluster TestTheClusterTellsTheHubsVersion, TestAnAgentOfAnotherVersionFreezesItsCluster, TestKStatus.
 func TestSkew(t *testing.T) {
 	for name, test := range map[string]struct{ agent, hub, want string }{
 		"the same":                      {"v0.2.0", "v0.2.0", ""},

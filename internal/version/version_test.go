@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Claim: Programs report the release or commit they were built from. Broken: files changed since go unmentioned.
 func TestVersions(t *testing.T) {
 	const commit = "d7ebb50c0ffee0123456789abcdef0123456789a"
 	for name, test := range map[string]struct {

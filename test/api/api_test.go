@@ -34,6 +34,8 @@ func get(g Gomega, path, accept string, into any) {
 	g.Expect(json.Unmarshal(data, into)).To(Succeed())
 }
 
+// Claim: Kinds have short names, categories, status and scale subresources. Broken: a short name changed.
+// Edge case: Short names were undocumented.
 func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 	// The API server lists a kind a moment after it serves it.
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -62,6 +64,7 @@ func TestKindsHaveTheirNamesAndSubresources(t *testing.T) {
 }
 
 // A user who reads a condition or an event looks its words up in the API package.
+// Claim: Conditions and reasons are documented. Broken: a reason loses its comment.
 func TestConditionsAndReasonsAreDocumented(t *testing.T) {
 	g := NewWithT(t)
 	file, err := parser.ParseFile(token.NewFileSet(), "../../apis/v1alpha1/conditions.go", nil, parser.ParseComments)

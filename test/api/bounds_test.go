@@ -15,6 +15,7 @@ import (
 )
 
 // Agents write statuses, and a hub keeps all of them in memory.
+// Edge case: A status could exceed a megabyte.
 func TestStatusesAreBounded(t *testing.T) {
 	for resource := range kinds {
 		text, err := config.CRDs.ReadFile("crd/hollowfleet.io_" + resource + ".yaml")

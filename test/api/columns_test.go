@@ -19,6 +19,8 @@ type column struct {
 const age = "Age"
 
 // Columns answer whether it is fine, and if not why.
+// Claim: Print columns show what they promise. Broken: column Node renamed; a column of the wrong path.
+// Edge case: `kubectl wait` found no Ready. Also: hub/internal/machinedeployment "rolled out"; hub/internal/machineset "its machines are available".
 func TestColumns(t *testing.T) {
 	objects := full(t)
 	for resource, test := range map[string]struct {

@@ -29,6 +29,7 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // What decodes itself, such as a time, a duration or a quantity, may accept less than its schema's type, or take long. So
 // the schema of each field of such a type has a length and a pattern, or a rule with one.
+// Edge case: A new type could accept more than decodes.
 func TestEveryFieldThatDecodesItselfIsBounded(t *testing.T) {
 	found := 0
 	for resource, kind := range kinds {
@@ -102,6 +103,7 @@ var places = map[string]string{
 
 // FuzzWhatTheAPIServerAcceptsIsDecoded holds that what the API server accepts Go decodes, and encodes to what the API server
 // accepts, without more than 1 MB. What it costs is measured in memory, which every computation of many digits takes.
+// Edge case: Numbers and times that Go cannot decode.
 func FuzzWhatTheAPIServerAcceptsIsDecoded(f *testing.F) {
 	for _, seed := range []string{
 		`"2d"`, `"1 week"`, `"5 minutes"`, `"1h30m"`, `"0"`, `"-1s"`, `"87600h"`, `"99999h99999h"`, `"1.5µs"`, `"9223372036854775807ns"`, `90`,

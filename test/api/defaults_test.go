@@ -68,6 +68,7 @@ var unseenLoadTest = "\nstatus: {phase: Pending, " + strings.ReplaceAll(unknownR
 
 // What is left open is filled in, and nothing else: no cluster joins by itself, not known is not False, and there is no
 // empty reference, which would count as a Node.
+// Claim: Defaults, all of them. Broken: acceptance defaults to Accepted; trigger to Manual; a default more.
 func TestDefaults(t *testing.T) {
 	defaulted := map[string]map[string]bool{}
 	for name, test := range map[string]struct{ kind, spec, want string }{

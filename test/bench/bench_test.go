@@ -27,6 +27,11 @@ const (
 )
 
 // A small fleet is measured whole. Its counts and sizes must hold for any number of Machines; no time is asked for.
+// Claim: `make bench` prints times, writes, memory, CPU. Broken: writes not divided by Machines. Also: TestNoFigureMakesBenchFail.
+// Claim: At most 3 writes of a Machine to Ready. Broken: as above. Also: hub TestHubWritesOncePerMachineAndNothingAtRest.
+// Claim: Other writes do not grow with Machines. Broken: an Event for each Machine.
+// Claim: At rest the hub sees Leases only. Broken: the agent's status differs each time that it looks.
+// Claim: Memory stays within its budgets. Broken: an agent that holds 100 MiB more.
 func TestBenchMeasuresAFleet(t *testing.T) {
 	testenv.Long(t)
 	g := NewWithT(t)
@@ -138,6 +143,7 @@ func TestPartsAreShownAsFarAsTheyCame(t *testing.T) {
 }
 
 // Bench reports, whatever the figures are.
+// Claim: No figure or timeout fails `make bench`. Broken: an error above 60 s; the end of the time is an error. Also: TestWhatWasMeasuredIsPrintedWhenTheTimeIsUp.
 func TestNoFigureMakesBenchFail(t *testing.T) {
 	g := NewWithT(t)
 	out := &bytes.Buffer{}

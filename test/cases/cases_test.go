@@ -20,6 +20,7 @@ type expected struct {
 }
 
 // TestEveryCaseHasItsTest lets no file be left out.
+// Claim: Public cases are kept with answers. Broken: an answer left out; a test that is named is gone (those tests not broken here). Also: hub/internal/fleet/calendar TestWindowsOfPublicCasesOpenOnTheirDay; hub/internal/machinedeployment/plan TestPublicCasesOfSpellingAreTheSame.
 func TestEveryCaseHasItsTest(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("expected.yaml")

@@ -36,6 +36,7 @@ func TestAFactThatDoesNotHoldFailsTheTable(t *testing.T) {
 	g.Expect(out.String()).To(MatchRegexp(`bad +hub +2 of 3 .* NO`))
 }
 
+// Claim: The demo says what it waits for and saw last. Broken: it does not. Also: TestALookThatTakesItsTimeIsNoSilence.
 func TestTheLedgerSaysWhatItWaitsFor(t *testing.T) {
 	g := NewWithT(t)
 	out := &bytes.Buffer{}

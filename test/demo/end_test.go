@@ -81,6 +81,7 @@ func (d *demo) sees(what string, holds bool) step {
 	}
 }
 
+// Claim: A fact that does not hold makes the demo exit with 1. Broken: the demo goes on as if the table held; the table ignores a fact that does not hold. Also: TestAFactThatDoesNotHoldFailsTheTable.
 func TestAFactThatDoesNotHoldFailsTheDemo(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep %t", keep), func(t *testing.T) {
@@ -112,6 +113,7 @@ func TestADemoWhoseFactsHoldSucceeds(t *testing.T) {
 	g.Expect(code).To(Equal(0))
 }
 
+// Claim: A failed step or the end of time leaves the table of checks. Broken: no table then; what was cut short counts as not holding. Also: TestADemoThatIsEndedLeavesTheTable.
 func TestAStepThatFailsLeavesTheTable(t *testing.T) {
 	g := NewWithT(t)
 	s := newStage(t, http.NotFound)
@@ -150,6 +152,7 @@ func TestTheDemosTimeIsBounded(t *testing.T) {
 	g.Expect(s.text.String()).NotTo(ContainSubstring("CHECKED"), "there is nothing to show")
 }
 
+// Claim: Ctrl-C says if something has not ended. Broken: what else went wrong is not told.
 func TestAnInterruptionSaysWhetherAllHasEnded(t *testing.T) {
 	for name, test := range map[string]struct{ down, says, not string }{
 		"all has ended":   {"rm -rf $4", "interrupted; everything that was started has been ended", "error"},

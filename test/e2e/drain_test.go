@@ -11,6 +11,7 @@ import (
 )
 
 func standsADrain() {
+	// Claim: A kind drain keeps Machines and Nodes. Broken: seen red without an affinity for the DNS: it went to hollow nodes, and the agent did not find its hub.
 	It("should give hollow nodes other pods when the kind node that hosts them is drained, with their agent", func(ctx SpecContext) {
 		machinesBefore, nodesBefore := machineUIDs(ctx, "c2"), nodeUIDs(ctx, c2)
 		kubelets, err := readyKubelets(ctx, c2)()

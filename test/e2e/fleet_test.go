@@ -36,6 +36,7 @@ var _ = Describe("A fleet on kind", Ordered, func() {
 })
 
 func begins() {
+	// Claim: The documented commands make Ready nodes on kind. Broken: not broken alone.
 	It("should be installed by the README's commands, under PodSecurity restricted", func(ctx SpecContext) {
 		restricted(ctx, hub, hubNamespace)
 		readme(ctx, installHub, "KIND=hub", "KIND="+hub.name)

@@ -16,6 +16,7 @@ import (
 const still = 15 * time.Second
 
 func standsPartitions() {
+	// Claim: On kind, partitions and releases keep everything. Broken: not broken alone.
 	It("should freeze a cluster that is cut off from the hub, delete nothing, and thaw", func(ctx SpecContext) {
 		before, err := instances(ctx, c1)()
 		Expect(err).NotTo(HaveOccurred())

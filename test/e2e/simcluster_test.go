@@ -60,6 +60,7 @@ func holdsASimulatedCluster() {
 		Expect(used[0].RSSBytes).To(BeNumerically("<=", most))
 	})
 
+	// Claim: A simulated cluster survives its pod, within 350 MiB. Broken: not broken alone.
 	It("should keep the simulated cluster's nodes when its pod is lost", func(ctx SpecContext) {
 		before := uids(hollowNodePodsIn(ctx, c1, simulated))
 		run(ctx, "kubectl --kubeconfig c1.kubeconfig --namespace c7 delete pod c7-0 --wait\n"+

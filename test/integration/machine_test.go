@@ -152,6 +152,7 @@ var _ = Describe("A Machine", func() {
 })
 
 var _ = Describe("Bad input that only the agent can see", func() {
+	// Claim: Unknown provider or class is terminal. Broken: an invalid Machine gets an instance. Also: agent/internal/machine TestTerminalErrors.
 	DescribeTable("should be a terminal error with an event and leave nothing half-created",
 		func(ctx SpecContext, name string, config v1alpha1.ProviderConfig, reason, remedy string) {
 			member := fleet.Members[0]

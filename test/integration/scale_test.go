@@ -80,6 +80,7 @@ var _ = Describe("A MachineDeployment", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(4*fleettest.Patience))
 
+	// Claim: Readiness is lost and regained. Broken: Ready stays True once it was.
 	It("should lose and regain a Machine's readiness when its hollow node is killed", fleettest.Long, func(ctx SpecContext) {
 		member := fleet.Members[1]
 		fleet.NewDeployment(ctx, member, "killed", 1)

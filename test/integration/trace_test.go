@@ -62,6 +62,7 @@ func only(g Gomega, spans []otlp.Span, name string) otlp.Span {
 }
 
 var _ = Describe("A trace", func() {
+	// Claim: One trace leads from scale-up to the Ready Node. Broken: not broken alone.
 	It("should lead from the scale-up of a MachineDeployment to the Ready Node, and be linked to what repeats it", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		deployment := fleet.NewDeployment(ctx, member, "traced", 1)

@@ -39,6 +39,7 @@ func command(t *testing.T, env []string, name string, args ...string) (string, e
 	return string(output), err
 }
 
+// Claim: `make help` lists every target, and each can be made. Broken: one target not listed; one renamed.
 func TestMakeHelpListsTheTargets(t *testing.T) {
 	g := NewWithT(t)
 	help, err := command(t, nil, "make", "help")
@@ -52,6 +53,7 @@ func TestMakeHelpListsTheTargets(t *testing.T) {
 	}
 }
 
+// Claim: The README starts with both commands, needs and times. Broken: `make test` renamed in the README.
 func TestReadmeBeginsWithBothCommands(t *testing.T) {
 	g := NewWithT(t)
 	readme := read(t, "README.md")
@@ -66,6 +68,7 @@ func TestReadmeBeginsWithBothCommands(t *testing.T) {
 	g.Expect(after).To(MatchRegexp(`(?s)CHECKED.*HOLDS.*yes`), "the demo's real output")
 }
 
+// Claim: Apache-2.0, `.gitignore`. Broken: LICENSE removed; `bin` not ignored.
 func TestLicenceAndIgnoredFiles(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(read(t, "LICENSE")).To(And(ContainSubstring("Apache License"), ContainSubstring("Version 2.0")))
@@ -73,6 +76,8 @@ func TestLicenceAndIgnoredFiles(t *testing.T) {
 }
 
 // The real make and git are left out: what matters is what is called, and what becomes of a failure.
+// Claim: `.ci/run` runs tests, verify and, with Docker, e2e, and fails if one fails. Broken: verify left out; a failure ignored; `make e2e` left out.
+// Claim: Go's own closing lines are printed. Broken: the output of go test goes to the log alone; that of make to a file. Also: TestGosClosingLinesAreShown.
 func TestContinuousIntegrationTestsAndVerifies(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string

@@ -30,11 +30,14 @@ func runWithProgress(t *testing.T, every, script string, program ...string) (cod
 	return 0, output
 }
 
+// Claim: A warm build is quiet. Broken: the end of a quick one is told.
 func TestAWarmBuildIsQuiet(t *testing.T) {
 	code, output := runWithProgress(t, "60", "echo example.com/linked >&2", "go", "build", "-v")
 	NewWithT(t).Expect([]any{code, output}).To(Equal([]any{0, ""}))
 }
 
+// Claim: A slow build shows its progress. Broken: the line is not printed.
+// Claim: A failed build fails, and its other output is shown. Broken: exit code 0; every single word taken for a package. Also: TestOutputOfOtherCommandsIsKept.
 func TestASlowBuildSaysHowFarItIs(t *testing.T) {
 	g := NewWithT(t)
 	script := "echo k8s.io/api/core/v1 >&2; echo 'go: downloading example.com/x v1.0.0' >&2; echo '# broken/package' >&2; sleep 2; exit 3"

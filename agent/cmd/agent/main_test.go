@@ -83,6 +83,7 @@ func TestFlagsReachTheOptions(t *testing.T) {
 }
 
 // What these addresses serve asks for no credential.
+// Edge case: Metrics were served on all interfaces. Also: hub/cmd/hub TestNothingIsServedToOtherMachinesByDefault.
 func TestNothingIsServedToOtherMachinesByDefault(t *testing.T) {
 	flags := newCommand(t.Context(), nil, &bytes.Buffer{}).Flags()
 	for _, name := range []string{"health-address", "metrics-address", "pprof-address"} {

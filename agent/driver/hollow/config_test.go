@@ -18,11 +18,13 @@ import (
 
 const head = `"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"`
 
+// Claim: Refused: unknown configuration fields. Broken: unknown fields skipped.
 func TestDecodeRefuses(t *testing.T) {
 	tests := map[string]struct{ config, want string }{
-		"no object":                   {`[]`, "c: no JSON object: write a HollowNodeConfig"},
-		"null":                        {`null`, "c: no JSON object: write a HollowNodeConfig"},
-		"a broken text":               {`{`, "c: no JSON object: write a HollowNodeConfig"},
+		"no object":     {`[]`, "c: no JSON object: write a HollowNodeConfig"},
+		"null":          {`null`, "c: no JSON object: write a HollowNodeConfig"},
+		"a broken text": {`{`, "c: no JSON object: write a HollowNodeConfig"},
+		// Edge case: A missing apiVersion was told `got ""`.
 		"no apiVersion":               {`{"kind":"HollowNodeConfig"}`, `c.apiVersion: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
 		"no kind":                     {`{"apiVersion":"hollowfleet.io/v1alpha1"}`, `c.kind: missing: write apiVersion: hollowfleet.io/v1alpha1 and kind: HollowNodeConfig`},
 		"another version":             {`{"apiVersion":"hollowfleet.io/v2","kind":"HollowNodeConfig"}`, `c.apiVersion: want "hollowfleet.io/v1alpha1", got "hollowfleet.io/v2"`},
@@ -42,15 +44,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"an unknown resource":         {`{` + head + `,"capacity":{"gpu":"1"}}`, "c.capacity.gpu: unknown resource: want cpu, memory, ephemeral-storage or an extended resource such as example.com/gpu"},
 		"a resource of kubernetes.io": {`{` + head + `,"capacity":{"kubernetes.io/x":"1"}}`, "c.capacity.kubernetes.io/x: unknown resource: want cpu, memory, ephemeral-storage or an extended resource such as example.com/gpu"},
 		"no quantity":                 {`{` + head + `,"capacity":{"cpu":"four"}}`, `c.capacity.cpu: no quantity: write it as "4" or "16Gi", got "four"`},
-		"a costly quantity":           {`{` + head + `,"capacity":{"cpu":"1e-2000000000"}}`, `c.capacity.cpu: no quantity: write it as "4" or "16Gi", got "1e-2000000000"`},
-		"a list as quantity":          {`{` + head + `,"capacity":{"memory":[1]}}`, `c.capacity.memory: no quantity: write it as "4" or "16Gi", got [1]`},
-		"a negative quantity":         {`{` + head + `,"capacity":{"cpu":"-1"}}`, `c.capacity.cpu: negative: want 0 or more, got "-1"`},
-		"half a GPU":                  {`{` + head + `,"capacity":{"example.com/gpu":"500m"}}`, `c.capacity.example.com/gpu: an extended resource is counted in whole numbers, got "500m"`},
-		"a negative pod request":      {`{` + head + `,"podResources":{"memory":"-1Mi"}}`, `c.podResources.memory: negative: want 0 or more, got "-1Mi"`},
-		"a duration below 0":          {`{` + head + `,"healthyDuration":"-1s"}`, `c.healthyDuration: want a duration such as "30s", from 0s to 720h, got "-1s"`},
-		"a failure of no length":      {`{` + head + `,"unhealthyDuration":"0s"}`, `c.unhealthyDuration: want a duration such as "30s", from 1s to 720h, got "0s"`},
-		"a word for a truth value":    {`{` + head + `,"turnUnhealthyAfter":"yes"}`, `c.turnUnhealthyAfter: want true or false, got "yes"`},
-		"a GPU for the pod":           {`{` + head + `,"podResources":{"example.com/gpu":"1"}}`, "c.podResources.example.com/gpu: unknown resource: a hollow-node pod can ask for cpu, memory, ephemeral-storage"},
+		// Edge case: A costly quantity in a provider configuration.
+		"a costly quantity":        {`{` + head + `,"capacity":{"cpu":"1e-2000000000"}}`, `c.capacity.cpu: no quantity: write it as "4" or "16Gi", got "1e-2000000000"`},
+		"a list as quantity":       {`{` + head + `,"capacity":{"memory":[1]}}`, `c.capacity.memory: no quantity: write it as "4" or "16Gi", got [1]`},
+		"a negative quantity":      {`{` + head + `,"capacity":{"cpu":"-1"}}`, `c.capacity.cpu: negative: want 0 or more, got "-1"`},
+		"half a GPU":               {`{` + head + `,"capacity":{"example.com/gpu":"500m"}}`, `c.capacity.example.com/gpu: an extended resource is counted in whole numbers, got "500m"`},
+		"a negative pod request":   {`{` + head + `,"podResources":{"memory":"-1Mi"}}`, `c.podResources.memory: negative: want 0 or more, got "-1Mi"`},
+		"a duration below 0":       {`{` + head + `,"healthyDuration":"-1s"}`, `c.healthyDuration: want a duration such as "30s", from 0s to 720h, got "-1s"`},
+		"a failure of no length":   {`{` + head + `,"unhealthyDuration":"0s"}`, `c.unhealthyDuration: want a duration such as "30s", from 1s to 720h, got "0s"`},
+		"a word for a truth value": {`{` + head + `,"turnUnhealthyAfter":"yes"}`, `c.turnUnhealthyAfter: want true or false, got "yes"`},
+		"a GPU for the pod":        {`{` + head + `,"podResources":{"example.com/gpu":"1"}}`, "c.podResources.example.com/gpu: unknown resource: a hollow-node pod can ask for cpu, memory, ephemeral-storage"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

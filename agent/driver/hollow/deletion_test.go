@@ -26,6 +26,7 @@ func (b *bed) beforeDeletion(g *WithT, change func(client.Object)) {
 	})
 }
 
+// Edge case: Old versions caused deletions. Also: agent/internal/machine TestADeletionThatMeetsAChangeIsTriedAgainSoonAndIsNoProblem.
 func TestWhatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	// another gives an object to another cluster, whose agent shares the host namespace.
 	another := func(g *WithT, b *bed, object client.Object) {

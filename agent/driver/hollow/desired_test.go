@@ -154,6 +154,7 @@ func runtimeVersion(version string) func(*v1alpha1.Machine) {
 	}
 }
 
+// Claim: A start-up delay beyond the timeout is terminal. Broken: a delay as long as the timeout allowed; joined Machines judged; the driver told the default. Also: agent/internal/machine TestTheDriverIsToldTheCreationTimeout; test/integration "should be a terminal error with an event and leave nothing half-created".
 func TestStartupDelayIsWithinTheCreationTimeout(t *testing.T) {
 	tests := map[string]struct {
 		delay   string
@@ -186,6 +187,7 @@ func TestStartupDelayIsWithinTheCreationTimeout(t *testing.T) {
 	}
 }
 
+// Claim: New or default settings replace no pod. Broken: the field always written; Fast written as a difference. Also: TestFidelity.
 func TestHashes(t *testing.T) {
 	base := func() (*v1alpha1.Machine, *driver.Class) { return testMachine(), classOf(`{` + head + `}`) }
 	hashes := func(change func(*v1alpha1.Machine, *driver.Class)) (configuration, registration string) {

@@ -73,6 +73,8 @@ func (b *bed) secret(g *WithT, name string) *corev1.Secret {
 	return secret
 }
 
+// Claim: Create is idempotent. Broken: Create makes the pod again.
+// Claim: Fake and hollow driver keep one contract. Broken: as above.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Subject {
 		return drivertest.Subject{
@@ -94,6 +96,7 @@ func (r *reads) List(ctx context.Context, list client.ObjectList, options ...cli
 	return r.Reader.List(ctx, list, options...)
 }
 
+// Edge case: All pods were listed every ten seconds.
 func TestCountAsksTheAPIServerOnlyForNothing(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	cached := &corev1.PodList{}
@@ -300,6 +303,7 @@ func TestAnotherClustersPodIsNotTouched(t *testing.T) {
 	b.secret(g, "m1")
 }
 
+// Claim: The pod's Secret is removed. Broken: the Secret is left.
 func TestDeleteRemovesTheSecretAlsoWithoutAPod(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	request := b.request("m1")
@@ -311,6 +315,7 @@ func TestDeleteRemovesTheSecretAlsoWithoutAPod(t *testing.T) {
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "got %v", err)
 }
 
+// Claim: A used-up quota is its own error. Broken: a quota is any error.
 func TestQuotaIsExhaustion(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "none"}}

@@ -13,6 +13,7 @@ import (
 )
 
 // A Secret or pod that somebody else made under a Machine's name keeps the Machine from being made, and not from being deleted.
+// Claim: A foreign object of a Machine's name is named and left. Broken: a foreign object is an error like any other, or is taken for own; a foreign pod, or Secret, keeps the deletion; labels alone, or annotations alone, make an object own; not said at once. Also: TestAnOwnObjectWithoutItsLabelIsNotLeftBehind; agent/internal/machine TestANameThatIsTakenIsSaidAtOnceAndIsNoError.
 func TestAForeignObjectOfAMachinesNameIsNamedAndLeft(t *testing.T) {
 	for name, object := range map[string]client.Object{
 		"secret": &corev1.Secret{Data: map[string][]byte{"password": []byte("x")}},

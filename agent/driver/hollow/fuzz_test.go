@@ -13,6 +13,7 @@ import (
 )
 
 // Users write provider configurations, and no schema of the API server checks them.
+// Edge case: Inputs without a fuzz test. Also: FuzzTokens; agent/internal/csrapprover FuzzRequestsAreDecided; agent/internal/freeze FuzzUptime; hub/internal/autoscaler FuzzDecide; hub/internal/machineset/plan FuzzAnnotations; hub/cmd/hub FuzzFlagValues; agent/simulator/cmd/simcluster FuzzImages; agent/simulator/internal/fakecri FuzzLifetime.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "[]", "{}", `{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig"}`,

@@ -17,6 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// Claim: Hollow nodes' pods never run on hollow nodes. Broken: affinity turned round.
+// Claim: Hollow-node pods are unprivileged, without host mounts. Broken: runAsNonRoot off.
+// Claim: Hollow-node pods request resources. Broken: no requests.
 func TestRenderPod(t *testing.T) {
 	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `,"podResources":{"memory":"100Mi"}}`)})
 	if err != nil {
@@ -40,6 +43,7 @@ func TestRenderPod(t *testing.T) {
 }
 
 // An agent that is upgraded meets pods without the volume of the plan, and lets them run.
+// Claim: A pod without the plan's volume is not replaced. Broken: it counts as one that can be disrupted.
 func TestAPodWithoutAPlanIsUpToDateAndCannotBeDisrupted(t *testing.T) {
 	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf("")})
 	if err != nil {
@@ -60,6 +64,7 @@ func TestAPodWithoutAPlanIsUpToDateAndCannotBeDisrupted(t *testing.T) {
 
 // A restart of a hollow-node is a reboot of its Node. What a probe cannot get for minutes because the machine is busy must
 // not cause one, nor a start that takes long.
+// Edge case: Starved hollow-nodes were restarted. Also: agent/simulator/internal/hollownode TestAStarvedKubeletIsAlive.
 func TestProbesBearAStarvedProcess(t *testing.T) {
 	want, err := resolve("c1", driver.Request{Machine: testMachine(), Class: classOf(`{` + head + `}`)})
 	if err != nil {

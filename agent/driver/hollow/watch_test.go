@@ -38,6 +38,7 @@ func (c *changes) take() []string {
 }
 
 // A pod that is lost must not be found by chance, or when its Node turns NotReady.
+// Claim: Pods are watched. Broken: the driver watches no pods.
 func TestPodsAreWatched(t *testing.T) {
 	g := NewWithT(t)
 	environment := agenttest.Environment(t)

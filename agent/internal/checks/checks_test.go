@@ -204,6 +204,7 @@ func TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce(t *testing.T) {
 }
 
 // A drain uses a budget up until the evicted pod has a successor.
+// Claim: A briefly used-up budget is not a problem, an impossible one is. Broken: it is named at once; neither is told from the other. Also: TestABudgetThatNeverAllowsADisruptionIsNamedAtOnce.
 func TestABudgetThatIsUsedUpIsNamedWhenItStaysSo(t *testing.T) {
 	b := newBed(t)
 	node := b.node("own", true)
@@ -305,6 +306,8 @@ func TestADeploymentThatIsMissingIsFalse(t *testing.T) {
 	b.Expect(b.asked()).To(HaveLen(3), "one request for each health check")
 }
 
+// Claim: Health of a Deployment scaled to 0 is Unknown. Broken: 0 replicas are all right.
+// Edge case: A Deployment scaled to 0 was healthy.
 func TestAvailability(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas         *int32

@@ -61,6 +61,8 @@ func (b *bed) budgetOf(name string, selector map[string]string, spec policyv1.Po
 }
 
 // TestTheCheckAndTheEvictionAPIAgree asks both about the same pods. The check must be False if, and only if, the API refuses a pod.
+// Claim: Budgets are asked by dry-run evictions; nothing is evicted. Broken: a budget that counts no disruption as allowed is named without that question. Also: TestTheCheckEvictsNothing, TestTwoBudgetsForOnePodAreNamed; agent/internal/freeze TestADryRunOfAnEvictionPassesWhileFrozen.
+// Edge case: A preflight blamed budgets for Pending pods.
 func TestTheCheckAndTheEvictionAPIAgree(t *testing.T) {
 	one, two, four := ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(2)), ptr.To(intstr.FromInt32(4))
 	percent := ptr.To(intstr.FromString("50%"))

@@ -13,6 +13,7 @@ import (
 )
 
 // A server that poses as the hub would get the token, and could give the agent orders.
+// Edge case: Bootstrap by http was possible.
 func TestABootstrapKubeconfigNamesAServerThatShowsWhoItIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster clientcmdapi.Cluster

@@ -51,6 +51,7 @@ func TestClaim(t *testing.T) {
 }
 
 // The processes that used the original may be alive, and their identities stand in the copy.
+// Edge case: Copied directories made two agents act. Also: TestClaim; agent/internal/clusterstatus TestAProcessGoesOnWithTheLeaseOfItsPredecessor.
 func TestACopiedDirectoryKnowsNoPredecessor(t *testing.T) {
 	g, path, copied := NewWithT(t), t.TempDir(), t.TempDir()
 	_, release := claim(g, path, "a")

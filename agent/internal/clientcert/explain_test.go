@@ -64,6 +64,7 @@ func (b *bed) waitsForTheStore(texts ...string) {
 	b.Expect(b.manager.Waiting()).NotTo(Or(ContainSubstring("the hub"), ContainSubstring("join token"), ContainSubstring("the token at")))
 }
 
+// Claim: A credential that cannot be stored names API server, verb, Secret and remedy. Broken: errors of the store explained as the hub's. Also: TestTheNamespaceOfAPodhost, TestAWorkloadClusterThatDoesNotKnowItsAgent, TestANamespaceThatTheWorkloadClusterDoesNotHave, TestARefusalByTheHubNamesTheRole.
 func TestARefusalByTheWorkloadClusterIsNotTheHubs(t *testing.T) {
 	for verb, verbs := range map[string][]string{"get": nil, "create": {"get"}, "update": {"get", "create"}} {
 		t.Run(verb, func(t *testing.T) {

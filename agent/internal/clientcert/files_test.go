@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// Edge case: An administrator's kubeconfig was followed. Also: agent TestAnotherIdentityIsNotTakenWhileTheAgentRuns.
 func TestAnotherIdentityIsNotFollowed(t *testing.T) {
 	g, path := NewWithT(t), filepath.Join(t.TempDir(), "hub.kubeconfig")
 	write := func(token string) {

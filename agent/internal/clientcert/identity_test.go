@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
+// Claim: An agent takes no identity but its own. Broken: members of `system:masters` pass; the hub is not asked; its first refusal is believed. Also: agent TestRunRefusesAnotherIdentityThanTheAgentsOwn, TestRunAsksAgainWhoItIsOfAHubThatRefuses.
 func TestOnlyTheClustersOwnAgentIsItsIdentity(t *testing.T) {
 	authenticated := []string{"system:authenticated"}
 	for name, test := range map[string]struct {

@@ -86,6 +86,7 @@ func TestHostProbe(t *testing.T) {
 }
 
 // The address of a cluster may come to lead to another one, as a load balancer or a DNS name does that is exchanged.
+// Edge case: Another cluster at the address went unnoticed.
 func TestProbesFailForAnotherCluster(t *testing.T) {
 	var uid atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

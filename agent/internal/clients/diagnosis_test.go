@@ -25,6 +25,7 @@ import (
 )
 
 // A request to a server that is not the right one, or not to be trusted, says what is wrong with it.
+// Claim: Wrong token, URL, CA or clock are named. Broken: a wrong authority, and a certificate that is not valid by the agent's clock, not told from other errors; the errors of joining not looked at. Also: agent TestTheAgentSaysWhyItCannotJoin.
 func TestDiagnose(t *testing.T) {
 	now := time.Now()
 	valid, validCA := serverCertificate(t, now.Add(-time.Hour), now.Add(time.Hour))

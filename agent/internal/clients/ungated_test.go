@@ -71,6 +71,7 @@ func ways(t *testing.T, c client.Client, object client.Object) map[string]error 
 	return all
 }
 
+// Claim: Only listed writes pass the freeze gate. Broken: any object of the kind may be written; the reader writes. Also: TestADirectItselfOnlyReads; agent TestWritesPastTheGateAreAllowedInOnePlace.
 func TestOnlyWhatAFrozenAgentNeedsGoesPastTheGate(t *testing.T) {
 	named := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}

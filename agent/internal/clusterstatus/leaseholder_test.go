@@ -134,6 +134,7 @@ func TestAtMostOneAgentActs(t *testing.T) {
 }
 
 // A copy of a running machine has the agent's memory, its identity among it.
+// Edge case: Copied machines made two agents act. Also: TestAnAgentKnowsItsOwnRenewals.
 func TestACopyOfARunningAgentStops(t *testing.T) {
 	const duration = 40 * time.Second
 	for name, test := range map[string]struct {
@@ -228,6 +229,7 @@ func TestAProcessGoesOnWithTheLeaseOfItsPredecessor(t *testing.T) {
 }
 
 // While a machine is suspended its monotonic clock stands still, and the Lease runs out.
+// Edge case: A suspended agent kept the Lease.
 func TestASuspendedAgentHoldsNoLease(t *testing.T) {
 	g, r := NewWithT(t), &register{}
 	one := newContender("me", time.Now())

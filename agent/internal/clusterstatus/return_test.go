@@ -136,6 +136,7 @@ func cutOff(t *testing.T) (*WithT, *bed) {
 }
 
 // A hub that took the agent for silent goes on with its first renewals, by what stands on the Cluster then.
+// Claim: A frozen agent says so before it renews its Lease. Broken: only an unknown hub is told before; the Cluster is not read. Also: TestAnAgentThatComesBackGoesByTheClusterAsItIs.
 func TestAnAgentThatComesBackFrozenSaysSoBeforeItRenews(t *testing.T) {
 	g, b := cutOff(t)
 	g.Eventually(b.link.failed(&b.link.unsaid)).WithTimeout(agenttest.Wait).Should(BeNumerically(">", 0), "it says so at once, in vain")

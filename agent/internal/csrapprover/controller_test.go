@@ -187,6 +187,7 @@ func TestANodeThatIsNotTheMachinesStopsTheApproval(t *testing.T) {
 	})
 }
 
+// Edge case: Another Node's certificate requests were removed.
 func TestRemoveLeavesWhatAnotherNodeOfTheNameAskedFor(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	b.node(t, "m1", "aws:///eu-1a/i-0abc")

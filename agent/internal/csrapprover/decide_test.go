@@ -85,9 +85,10 @@ func TestDecide(t *testing.T) {
 			f.TokenIDs = []string{""}
 		}, OtherToken},
 
-		"a node that is not the machine's":               {joining, func(_ *testing.T, _ csr, f *Facts) { f.NodeConflict = "a Node exists" }, NodeConflict},
-		"a renewal of such a node":                       {renewing, func(_ *testing.T, _ csr, f *Facts) { f.NodeConflict = "a Node exists" }, NodeConflict},
-		"a join for a machine that cannot be decoded":    {joining, func(_ *testing.T, _ csr, f *Facts) { f.MachineUndecodable = true }, MachineUndecodable},
+		"a node that is not the machine's":            {joining, func(_ *testing.T, _ csr, f *Facts) { f.NodeConflict = "a Node exists" }, NodeConflict},
+		"a renewal of such a node":                    {renewing, func(_ *testing.T, _ csr, f *Facts) { f.NodeConflict = "a Node exists" }, NodeConflict},
+		"a join for a machine that cannot be decoded": {joining, func(_ *testing.T, _ csr, f *Facts) { f.MachineUndecodable = true }, MachineUndecodable},
+		// Edge case: An undecodable Machine's Node could not renew.
 		"a renewal for a machine that cannot be decoded": {renewing, func(_ *testing.T, _ csr, f *Facts) { f.MachineUndecodable = true }, ApproveRenewal},
 		"no machine":              {joining, func(_ *testing.T, _ csr, f *Facts) { f.MachineLive = false }, NoMachine},
 		"no machine to renew for": {renewing, func(_ *testing.T, _ csr, f *Facts) { f.MachineLive = false }, NoMachine},

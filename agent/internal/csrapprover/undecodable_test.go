@@ -13,6 +13,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/certrequest"
 )
 
+// Edge case: An undecodable Machine's join waits, its renewal does not.
 func TestRequestsForAMachineThatCannotBeDecoded(t *testing.T) {
 	g, b := NewWithT(t), newBed(t)
 	machine := &v1alpha1.Machine{}

@@ -21,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) { agenttest.Main(m) }
 
+// Claim: Nodes and times are stored before any plan. Broken: plans made of a status that the hub has not got.
 func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 	b := newBed(t, "a", "b")
 	run := b.run("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {
@@ -63,6 +64,7 @@ func TestARunIsCarriedOutAndItsNodesRecover(t *testing.T) {
 }
 
 // Whatever else happens, pods are without a plan when the run is paused or gone.
+// Claim: Pausing or deleting removes plans. Broken: a paused run stays in the plans. Also: TestPlansFollowRuns.
 func TestDeletingOrPausingRestores(t *testing.T) {
 	for name, restore := range map[string]func(*bed, *v1alpha1.NodeDisruptionRun){
 		"paused": func(b *bed, run *v1alpha1.NodeDisruptionRun) { b.merge(run, `{"spec":{"paused":true}}`) },
@@ -88,6 +90,7 @@ func TestDeletingOrPausingRestores(t *testing.T) {
 }
 
 // A hub that does not answer, or does not have the kind, is no hub without runs.
+// Claim: A silent hub ends nothing. Broken: the answer that there is no such kind taken for an empty list.
 func TestAHubWithoutAnAnswerEndsNothing(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)
@@ -123,6 +126,7 @@ func (r failingReader) List(_ context.Context, _ client.ObjectList, _ ...client.
 }
 
 // Two agents of one cluster would undo each other's status for ever, because only one of them is frozen.
+// Claim: A standby agent reports nothing. Broken: it reports that it is frozen.
 func TestABystanderReportsNothing(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)
@@ -136,6 +140,7 @@ func TestABystanderReportsNothing(t *testing.T) {
 	b.Expect(b.read(run).Message).To(ContainSubstring("frozen"))
 }
 
+// Claim: A frozen agent starts no fault. Broken: begin does not ask for the freeze. Also: TestNothingBeginsWhileFrozen.
 func TestAFrozenAgentBeginsNothing(t *testing.T) {
 	b := newBed(t, "a")
 	run := b.run("outage", nil)
@@ -157,6 +162,7 @@ func TestAFrozenAgentBeginsNothing(t *testing.T) {
 }
 
 // One that is not valid says so; one that cannot be decoded is named, and what it has begun goes on. Neither stops another.
+// Claim: An invalid run affects no other. Broken: the runs that cannot be decoded are forgotten.
 func TestABadRunStopsNoOther(t *testing.T) {
 	b := newBed(t, "a")
 	environment := agenttest.Environment(t)
@@ -216,6 +222,7 @@ func TestNothingBeginsThatTheHubDoesNotKnow(t *testing.T) {
 	b.Expect(b.plan(b.node("a"))).To(HaveLen(1))
 }
 
+// Claim: Evictions are counted at the API server. Broken: no pod counts.
 func TestEvictionsAreCounted(t *testing.T) {
 	b := newBed(t, "a", "b")
 	run := b.run("outage", func(spec *v1alpha1.NodeDisruptionRunSpec) {

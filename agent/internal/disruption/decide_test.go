@@ -130,6 +130,7 @@ func TestDeletionAndPauseRestore(t *testing.T) {
 	}
 }
 
+// Claim: Paused means plans are off; interruptions are Unknown. Broken: plans are not looked at; the expectations go on. Also: TestWhatAPauseInterruptsIsUnknown.
 func TestAPausedRunGoesOnWhereItWouldBe(t *testing.T) {
 	g := NewWithT(t)
 	w := world(1)

@@ -10,6 +10,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Claim: A disruption that hit nothing is Failed. Broken: nothing hit, or none disrupted, is Completed; no reason for a percentage below one Node; a Node that was not hit is unknown. Also: TestAPercentageThatIsNoNodeSaysSo, TestAnExpectationIsMissedOnANodeThatWasNotHit.
 func TestNeverJoinFailsWhereNoMachineCame(t *testing.T) {
 	g, w := NewWithT(t), world(3)
 	run := w.add("stuck", neverJoin(nil))

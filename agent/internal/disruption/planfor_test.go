@@ -128,6 +128,7 @@ func TestAFrozenAgentDecidesAboutNoMachine(t *testing.T) {
 }
 
 // A run whose status cannot be written is retried for a while, and then keeps no Machine from being made.
+// Claim: An unwritable run delays Machines 30 s at most. Broken: new.
 func TestARunThatCannotBeWrittenKeepsNoMachineWaitingForGood(t *testing.T) {
 	b := newBed(t)
 	b.runningNeverJoin(func(spec *v1alpha1.NodeDisruptionRunSpec) { spec.Timing.Duration.Duration = time.Hour })

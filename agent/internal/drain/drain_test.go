@@ -36,6 +36,7 @@ func TestARoundBeginsWithAnyPodAndComesToAll(t *testing.T) {
 }
 
 // An API server that answers slowly ends a round by its timeout, with pods that have had no turn.
+// Edge case: A short round ended a drain.
 func TestARoundThatEndsEarlyHasMoreToDo(t *testing.T) {
 	g := NewWithT(t)
 	var end context.CancelFunc

@@ -149,6 +149,7 @@ func TestADriverIsReadWhileFrozenAndUsedWhenThawed(t *testing.T) {
 }
 
 // client-go repeats a request by itself when an API server asks it to come again.
+// Edge case: client-go repeated writes of a frozen agent. Also: TestAChangeIsNotRepeatedBelowTheGate, TestOnlyReportsGoToTheHubWhileFrozen; agent TestTheClientsOfCachesAreGated.
 func TestARepetitionIsRefusedWhenTheAgentHasFrozenMeanwhile(t *testing.T) {
 	for name, answer := range map[string]int{"too many requests": http.StatusTooManyRequests, "an API server that stops": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {

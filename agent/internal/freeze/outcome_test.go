@@ -31,6 +31,7 @@ func get(t *testing.T, url string, timeout time.Duration) error {
 	return direct.Reader.Get(ctx, client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})
 }
 
+// Claim: A rate-limited probe is distinguished from an unanswered one. Broken: the client tries again by itself.
 func TestClassifyAnswers(t *testing.T) {
 	tests := map[int]Outcome{
 		401: Unauthorized, 403: Forbidden, 404: NotFound, 429: RateLimited,

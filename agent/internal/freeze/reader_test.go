@@ -23,6 +23,7 @@ func (w *world) remembered() []any {
 }
 
 // Whoever looks at the state, such as a scrape of /frozenz, changes nothing; whoever is about to act does.
+// Claim: Reading the freeze state changes nothing. Broken: State records what it sees.
 func TestTheStateIsReadWithoutAWrite(t *testing.T) {
 	order := "maintenance"
 	for name, change := range map[string]struct {

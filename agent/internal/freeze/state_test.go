@@ -16,6 +16,8 @@ type step struct {
 	wantThawed bool
 }
 
+// Claim: An API server that refuses or fails freezes like a silent one. Broken: 429 counts as a good answer.
+// Edge case: A failing API server freezes; Unknown Machines get their health timer back. Also: TestMonitor; agent/internal/machine "should fail what stays unhealthy, not counting frozen time".
 func TestEndpoint(t *testing.T) {
 	const s = time.Second
 	tests := map[string][]step{
@@ -35,6 +37,7 @@ func TestEndpoint(t *testing.T) {
 		"should stay thawed through a blip": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true}, {7 * s, Refused, true}, {31 * s, Refused, true}, {31 * s, OK, true}, {60 * s, "", true},
 		},
+		// Edge case: MCM #81–#88, #718, #346: two blips hours apart freeze.
 		"MCM #81–#88, #718, #346: should not add up blips that are far apart": {
 			{0, OK, false}, {1 * s, OK, false}, {2 * s, OK, true},
 			{10 * s, Refused, true}, {30 * s, Refused, true}, {31 * s, OK, true},

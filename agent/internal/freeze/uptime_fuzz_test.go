@@ -30,6 +30,7 @@ func FuzzUptime(f *testing.F) {
 }
 
 // What is handed on once more would otherwise cost the square of its length.
+// Edge case: Lease annotations cost quadratic time.
 func TestUptimeIsJoinedInOnePass(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var many Uptime

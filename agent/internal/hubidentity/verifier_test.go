@@ -202,6 +202,7 @@ func TestMachinesThatVanish(t *testing.T) {
 }
 
 // Who says that a hub may have no Machine says nothing of those that it has later.
+// Claim: An acknowledged empty hub ends with its first Machine. Broken: it is looked every 10 seconds only. Also: test/integration/restored "should be acknowledged before anything else is made there".
 func TestMachinesThatVanishSoonAfterAnEmptyHubWasAcknowledged(t *testing.T) {
 	for name, restarted := range map[string]bool{"under the same process": false, "before the next process": true} {
 		t.Run(name, func(t *testing.T) {

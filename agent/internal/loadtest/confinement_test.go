@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Claim: A load test reaches nothing beyond its namespaces. Broken: objects are not looked at; affinity, annotations or the manager of a Job are not looked at. Also: TestAnObjectThatReachesFurtherLaterEndsTheRun, TestTheNamespacesOfARunEnforcePodSecurity, TestWhatARunMakesGoesToHollowNodesAndCanBeRemoved.
 func TestWhatReachesBeyondTheRunIsRefusedBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ object, want string }{

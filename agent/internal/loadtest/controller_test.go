@@ -45,6 +45,7 @@ func TestARunIsCarriedOutAndLeavesNothing(t *testing.T) {
 	}).Should(BeEmpty(), "nothing is left that a deletion would have to wait for")
 }
 
+// Claim: New runs are found without a watch. Broken: it does not watch.
 func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
 	t.Parallel()
 	watches := func(request *http.Request) bool {
@@ -73,6 +74,7 @@ func TestAChangeOfRunsIsNotWaitedForInVain(t *testing.T) {
 	}
 }
 
+// Claim: Refusals are known before load. Broken: no dry run.
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	pod := "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: none%s}]}\n"
@@ -130,6 +132,7 @@ func TestAQuotaIsHit(t *testing.T) {
 	b.Expect(status.Message).To(ContainSubstring("exceeded quota"))
 }
 
+// Claim: One run at a time, oldest first. Broken: the newest first.
 func TestRunsTakeTurns(t *testing.T) {
 	b := newBed(t)
 	first := b.create("first", configMap, nil, waits(4*time.Second))
@@ -184,6 +187,7 @@ func TestABreachEndsARun(t *testing.T) {
 	b.Expect(b.over(run)).To(And(HaveField("Failure", ContainSubstring("thresholds[0] is crossed")), HaveField("Phase", v1alpha1.LoadTestFailed)))
 }
 
+// Claim: A freeze ends a run and keeps its objects. Broken: nothing ends it; what it made is removed while frozen.
 func TestAFreezeEndsARunAndKeepsWhatItMadeUntilTheThaw(t *testing.T) {
 	b := newBed(t)
 	run := b.long(nil)
@@ -222,6 +226,7 @@ func TestADeletedRunLeavesNothing(t *testing.T) {
 	b.Expect(b.namespaces(run)).To(BeEmpty())
 }
 
+// Claim: Only the run's namespaces are removed. Broken: every namespace with the label is removed; a run that has vanished is cleaned up. Also: TestARunThatVanishesEndsAndIsNotCleanedUp.
 func TestOnlyWhatTheRunMadeIsRemoved(t *testing.T) {
 	b := newBed(t)
 	run := b.create("keeper", configMap, func(spec *v1alpha1.LoadTestRunSpec) {
@@ -261,6 +266,7 @@ func TestChurnKeepsTheNumberOfObjects(t *testing.T) {
 	b.Expect(list.Items).To(HaveLen(6))
 }
 
+// Claim: Missing rights are named and block nobody. Broken: the rights are not looked at before the finalizer.
 func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -274,6 +280,7 @@ func TestAnAgentWithoutRightsSaysSo(t *testing.T) {
 }
 
 // Creation times are whole seconds, and a run may be unreadable for a moment: an older one may turn up while a run goes on.
+// Claim: A run continues when an older one appears. Broken: the oldest is always the one that goes on.
 func TestARunGoesOnWhenAnOlderOneTurnsUp(t *testing.T) {
 	b := newBed(t)
 	b.stop()

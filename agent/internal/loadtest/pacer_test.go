@@ -19,6 +19,7 @@ func times(tuning v1alpha1.LoadTuning, seed uint64, total int) []time.Duration {
 	return list
 }
 
+// Claim: Requests keep their schedule. Broken: bursts are ignored. Also: TestARampGrows.
 func TestPacer(t *testing.T) {
 	const total = 5000
 	for name, test := range map[string]struct {
@@ -73,6 +74,7 @@ func TestARampGrows(t *testing.T) {
 }
 
 // Eight phases of one rate must not make their requests all at once, whatever the seed.
+// Claim: Parallel phases do not coincide. Broken: all begin at once; all at the same part of the time between two.
 func TestPhasesOfAStepAreApart(t *testing.T) {
 	g := NewWithT(t)
 	tuning := v1alpha1.LoadTuning{Type: v1alpha1.LoadSteady, QPS: 10}

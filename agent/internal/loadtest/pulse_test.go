@@ -9,6 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+// Claim: A stalled agent or late watch is Invalid. Broken: by the row of outages and stopped agents only. Also: TestHowLongAgoAnObjectWasMade, TestAWatchIsBehindOnlyWhereRequestsAreNot, TestInvalidity.
 func TestAProcessThatStandsStillNotices(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))

@@ -42,6 +42,7 @@ func TestARemovalThatIsStuckKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
+// Claim: A run that kills its agent is tried twice. Broken: code before: the run waits for ever (not broken by hand since). Also: TestARemovalThatIsStuckKeepsNobodyWaiting, TestARunThatTheHubRefusesToChangeKeepsNobodyWaiting.
 func TestARunThatEndsItsAgentIsNotBegunForEver(t *testing.T) {
 	b := newBed(t)
 	run := b.create("bomb", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(1))
@@ -64,6 +65,8 @@ func (b *bed) brokenOff(run *v1alpha1.LoadTestRun) {
 }
 
 // No request was made, so nothing was broken off, however often the agent is restarted meanwhile.
+// Claim: A killed agent's run fails and is cleaned up. Broken: a run that was going on is begun again. Also: test/integration/lifecycle "A LoadTestRun".
+// Claim: Restarts while prepared do not count. Broken: each restart counts as an attempt.
 func TestARunThatIsPreparedOutlivesRestarts(t *testing.T) {
 	b := newBed(t)
 	run := b.create("waits", configMap, func(spec *v1alpha1.LoadTestRunSpec) { spec.WithStartTime = true }, creates(3))

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Claim: Late nodes or agents make a run Invalid. Broken: saturation alone makes it so.
 func TestInvalidity(t *testing.T) {
 	for name, test := range map[string]struct {
 		facts simulatorFacts
@@ -50,6 +51,7 @@ func TestInvalidity(t *testing.T) {
 }
 
 // Where processors were always busy, nobody can say that the simulator was no bottleneck.
+// Claim: Busy processors leave a doubt. Broken: busy processors, or saturated ones, leave none.
 func TestDoubts(t *testing.T) {
 	for name, test := range map[string]struct {
 		facts simulatorFacts

@@ -142,6 +142,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.leaving(mirror)).To(BeFalse())
 		b.Expect(b.instances()).To(BeEmpty(), "nothing else is to be waited for")
 	})
+	// Edge case: The holding budget is not named.
 	t.Run("should keep a disruption budget, and go on when it allows", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-budget")
@@ -179,6 +180,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.leaving(free)).To(BeTrue(), "it comes after 51 that a budget holds")
 		b.Expect(b.leaving(held[50])).To(BeFalse(), "the budget is kept")
 	})
+	// Edge case: An impossible budget is retried silently.
 	t.Run("should name a budget that allows no disruption at all, and end at the deadline", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-never")
@@ -207,6 +209,7 @@ func TestDrain(t *testing.T) {
 		b.Expect(b.leaving(pod)).To(BeFalse(), "the budget was kept to the end")
 		b.remove(machine)
 	})
+	// Edge case: CAPI #13508: an unreachable node's drain never ends. Also: "CAPI #13508: should end by default although a budget allows nothing on a node whose kubelet is silent".
 	t.Run("CAPI #13508: should end at the deadline on a node whose kubelet is silent", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-silent", func(m *v1alpha1.Machine) {
@@ -249,6 +252,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestDrainDeadline(t *testing.T) {
+	// Edge case: A clock ahead ended a drain.
 	t.Run("should give a drain its whole time when the agent's clock is ahead of the hub's", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-ahead")
@@ -270,6 +274,7 @@ func TestDrainDeadline(t *testing.T) {
 		b.Expect(b.instances()).To(BeEmpty(), "the time before the restart counts")
 		b.remove(machine)
 	})
+	// Edge case: One failed list ended a drain.
 	t.Run("should not give up when the pods cannot be listed", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-unlisted")
@@ -287,6 +292,7 @@ func TestDrainDeadline(t *testing.T) {
 		b.end(pod)
 		b.remove(machine)
 	})
+	// Edge case: Freezes do not extend a drain's deadline.
 	t.Run("should not count frozen time", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("drain-frozen")

@@ -23,6 +23,8 @@ func (b *bed) delete(machine *v1alpha1.Machine) {
 	b.Expect(machine.DeletionTimestamp).NotTo(BeNil())
 }
 
+// Claim: The Node is never orphaned. Broken: the Node is not removed. Also: test/integration "should remove pod, Node and credentials when it is deleted".
+// Claim: Credentials are removed. Broken: requests not removed.
 func TestDeletion(t *testing.T) {
 	t.Run("should remove instance, node, certificate requests and finalizer, with one write to the hub", func(t *testing.T) {
 		b := newBed(t)
@@ -163,6 +165,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+// Claim: Absence is never an order. Broken: a Machine that is missing on the hub counts as deleted.
 func TestAbsenceIsNoOrder(t *testing.T) {
 	t.Run("should remove nothing for a machine that is missing on the hub", func(t *testing.T) {
 		b := newBed(t)

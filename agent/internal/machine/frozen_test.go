@@ -50,6 +50,7 @@ func TestFrozen(t *testing.T) {
 		b.Expect(b.admin.Get(b.t.Context(), client.ObjectKeyFromObject(node), node)).To(Succeed())
 		b.Expect(node.Labels).NotTo(HaveKey("tier"))
 	})
+	// Edge case: A deleted Machine in a frozen cluster showed Ready. Also: "to be deleted while frozen".
 	t.Run("MCM #718: should delete nothing, and after the thaw all of it", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("frozen-delete")

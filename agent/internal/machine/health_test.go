@@ -67,6 +67,7 @@ func TestHealth(t *testing.T) {
 		b.Expect(machine.Status.ErrorReason).To(BeEmpty(), "it has recovered before it was replaced")
 		b.Expect(machine.Status.Phase).To(Equal(v1alpha1.MachineRunning))
 	})
+	// Edge case: Unhealthy conditions are empty by default.
 	t.Run("should fail what its Node's own conditions call unhealthy when nothing is set", func(t *testing.T) {
 		for name, befall := range map[string]func(*bed, *corev1.Node){
 			"not-ready": func(b *bed, node *corev1.Node) { b.setReady(node, corev1.ConditionFalse) },
@@ -131,6 +132,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// Claim: A repaired Machine keeps its kubelet. Broken: each Machine without an instance is judged.
 func TestVersionSkew(t *testing.T) {
 	b := newBed(t)
 	machine := b.create("skew", func(m *v1alpha1.Machine) { m.Spec.Versions.Kubelet = "v1.33.0" })

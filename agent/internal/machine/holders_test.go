@@ -33,6 +33,8 @@ func (b *bed) release(object client.Object) {
 	b.Expect(client.IgnoreNotFound(b.admin.Patch(b.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 }
 
+// Claim: A deletion names others' finalizers; the Machine is not Ready. Broken: the finalizers of Machine, Node and pod not told, one by one; a Node that is being deleted is Ready; an error that keeps it not told; no reason.
+// Edge case: A held deletion showed Running.
 func TestADeletionNamesWhoHoldsIt(t *testing.T) {
 	t.Run("should not be Running or Ready when only a finalizer of another is left on the machine", func(t *testing.T) {
 		b := newBed(t)

@@ -78,6 +78,7 @@ func TestHooksAndForce(t *testing.T) {
 		lift(b, machine)
 		b.remove(machine)
 	})
+	// Edge case: Force-deletion label; daemon sets' pods stay. Also: "should leave the pods of daemon sets and mirrors of static pods".
 	t.Run("should ask for nothing when the user forces it", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("hook-force", hold(preDrain), func(m *v1alpha1.Machine) { m.Labels = map[string]string{v1alpha1.ForceDeletionLabel: "true"} })

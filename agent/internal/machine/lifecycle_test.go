@@ -15,6 +15,9 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Claim: A lost pod is recreated. Broken: an instance is made only once. Also: "should make a lost instance anew".
+// Claim: Status has nodeRef. Broken: nodeRef not set. Also: TestComputeFields.
+// Claim: A finalizer comes before anything is made. Broken: no finalizer.
 func TestLifecycle(t *testing.T) {
 	t.Run("should bring a machine to Ready with two writes of its own", func(t *testing.T) {
 		b := newBed(t)
@@ -170,6 +173,8 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
+// Claim: Terminal driver errors stop a Machine, others retry. Broken: what the driver refuses is no terminal error; the time that a retryable error gives is not waited for. Also: TestDriverErrorsThatPass.
+// Claim: errorReason is for terminal errors only. Broken: not set. Also: TestErrorsComeAndGo.
 func TestTerminalErrors(t *testing.T) {
 	value := func(raw string) v1alpha1.ProviderConfig {
 		return v1alpha1.ProviderConfig{Provider: "fake", Value: &runtime.RawExtension{Raw: []byte(raw)}}
@@ -182,6 +187,7 @@ func TestTerminalErrors(t *testing.T) {
 			func(m *v1alpha1.Machine) { m.Spec.ProviderConfig.Provider = "nowhere" }, v1alpha1.ErrorUnknownProvider,
 			`has no provider "nowhere": it has fake: name one of these`,
 		},
+		// Edge case: A class without provider was not explained. Also: test/integration "should be named on MachineSet and MachineDeployment too".
 		"should refuse a class whose provider is unknown": {
 			func(m *v1alpha1.Machine) {
 				m.Spec.ProviderConfig = v1alpha1.ProviderConfig{ValueRef: &v1alpha1.MachineClassReference{Name: "mistyped"}}

@@ -89,6 +89,7 @@ func TestOwnership(t *testing.T) {
 			b.ready(machine)
 		}
 	})
+	// Edge case: A replaced Node's pods were evicted.
 	t.Run("should evict nothing for an update from a node that took the place of its own", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("replaced-node")
@@ -127,6 +128,7 @@ func TestOwnership(t *testing.T) {
 		b.reconcile(machine)
 		b.Expect(b.gone(node)).To(BeTrue())
 	})
+	// Edge case: A Node was deleted on an old version.
 	t.Run("should not delete a node that another agent has claimed since it was read", func(t *testing.T) {
 		b := newBed(t)
 		machine := b.create("claimed-away")

@@ -54,6 +54,7 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
+// Edge case: The peers' timeouts, and slow start. Also: hub/internal/machineset TestSlowStart.
 func TestLimits(t *testing.T) {
 	minutes := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Minute} }
 	machine, class := &v1alpha1.Machine{}, &v1alpha1.MachineClass{}

@@ -10,6 +10,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Edge case: A cordon was not on the Machine.
 func TestCordonedNodesAreSeenOnTheMachine(t *testing.T) {
 	cordon := func(by string) func(*Input) {
 		return func(in *Input) {

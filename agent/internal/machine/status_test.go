@@ -115,6 +115,7 @@ func TestComputeOnTheWay(t *testing.T) {
 	}
 }
 
+// Claim: Unknown is not False. Broken: what cannot be seen becomes False.
 func TestComputeOfAMachineThatWasReady(t *testing.T) {
 	deleted := metav1.NewTime(now)
 	tests := map[string]struct {
@@ -159,6 +160,7 @@ func TestComputeOfAMachineThatWasReady(t *testing.T) {
 	}
 }
 
+// Claim: Status has addresses and observed versions. Broken: addresses not set.
 func TestComputeFields(t *testing.T) {
 	machine := readyMachine()
 	want := v1alpha1.MachineStatus{
@@ -187,6 +189,7 @@ func TestComputeChangesNothingTwice(t *testing.T) {
 	}
 }
 
+// Claim: lastUpdated changes on transition only. Broken: set each time.
 func TestLastUpdated(t *testing.T) {
 	later := now.Add(time.Hour)
 	machine := readyMachine()
@@ -271,6 +274,7 @@ func TestProgress(t *testing.T) {
 }
 
 // The hub's API server refuses a status with more than this, and a Machine without a status looks as if nothing was known.
+// Edge case: A Node's words made a status refused.
 func TestWhatANodeSaysIsCut(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
 	got := Compute(input(fresh(), func(in *Input) {

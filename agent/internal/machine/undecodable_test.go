@@ -31,6 +31,7 @@ func (b *bed) drainTimeout(object client.Object, definition, timeout string) {
 
 const machinesDefinition, classesDefinition = "machines.hollowfleet.io", "machineclasses.hollowfleet.io"
 
+// Edge case: An undecodable Machine's pod and Node stay.
 func TestAMachineThatCannotBeDecodedKeepsWhatItHas(t *testing.T) {
 	b := newBed(t)
 	bad, good := b.create("undecodable-m"), b.create("decodable-m")
@@ -66,6 +67,7 @@ func TestAMachineThatCannotBeDecodedKeepsWhatItHas(t *testing.T) {
 	b.Expect(b.gone(node)).To(BeTrue())
 }
 
+// Edge case: A freeze's end does not wait for an undecodable Machine.
 func TestTheRollCallDoesNotWaitForAMachineThatCannotBeDecoded(t *testing.T) {
 	b := newBed(t)
 	bad, good := b.create("undecodable-roll"), b.create("decodable-roll")
@@ -91,6 +93,7 @@ func TestTheRollCallDoesNotWaitForAMachineThatCannotBeDecoded(t *testing.T) {
 	b.Expect(good.Status.Phase).NotTo(BeEmpty(), "the hub is told of the other")
 }
 
+// Edge case: An undecodable Machine held its set's updates.
 func TestAMachineThatCannotBeDecodedHoldsUpNoSibling(t *testing.T) {
 	b := newBed(t)
 	class := b.class("turns")
@@ -126,6 +129,7 @@ func (b *bed) uses(class *v1alpha1.MachineClass) func(*v1alpha1.Machine) {
 	}
 }
 
+// Edge case: An undecodable class made the agent panic. Also: TestADeletionWaitsForAClassThatCannotBeDecoded.
 func TestMachinesOfAClassThatCannotBeDecodedWait(t *testing.T) {
 	b := newBed(t)
 	class := b.class("broken")

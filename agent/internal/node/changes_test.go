@@ -36,6 +36,7 @@ func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: effect}
 }
 
+// Claim: Labels and annotations follow. Broken: a label that is no longer wanted stays.
 func TestChangesOfLabels(t *testing.T) {
 	tests := map[string]struct {
 		node    func() *corev1.Node
@@ -101,6 +102,7 @@ func TestChangesOfLabels(t *testing.T) {
 
 func diffOf(c Changes) string { return cmp.Diff(Changes{}, c) }
 
+// Claim: Taints follow, others' stay. Broken: taints of others are removed.
 func TestChangesOfTaints(t *testing.T) {
 	const no, exec = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute
 	notReady := taint("node.kubernetes.io/not-ready", "", no)

@@ -79,6 +79,7 @@ func TestALoopAsksWhenToWorkNext(t *testing.T) {
 	close(waits)
 }
 
+// Claim: Pollers log an error once, and its end. Broken: each error is logged; an error after the end is logged. Also: TestALoopEndsWithItsContextAndSaysNothingOfThat.
 func TestALoopLogsAnErrorWhenItChangesAndWhenItIsOver(t *testing.T) {
 	g := NewWithT(t)
 	_, results, lines, _ := runLoop(t, Loop{Doing: "Reading", Next: func(context.Context) time.Duration { return 0 }})

@@ -9,6 +9,7 @@ import (
 )
 
 // What a thaw waits for stands in the status and in events of the Cluster.
+// Edge case: Events named Go types.
 func TestACacheIsNamedInPlainWords(t *testing.T) {
 	caches := &Caches{}
 	caches.NewInformer("hub")(&toolscache.ListWatch{}, &v1alpha1.Machine{}, 0, toolscache.Indexers{})

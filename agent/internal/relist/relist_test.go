@@ -197,6 +197,7 @@ func (b *bed) listed() int {
 	return b.lists
 }
 
+// Claim: The hub knows every Machine's state before an agent unfreezes. Broken: the thaw does not wait; a look counts that began before. Also: "should have the hub told before the thaw, by caches that are right"; agent/internal/machine TestRollCall.
 func TestRelister(t *testing.T) {
 	t.Run("should list once for each freeze, and not at rest", func(t *testing.T) {
 		b := newBed(t)

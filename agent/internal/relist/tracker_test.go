@@ -15,6 +15,7 @@ func pod(name, version string) *corev1.Pod {
 	return pod
 }
 
+// Claim: Late caches take no readiness and no cordon. Broken: the cache believed; a read, a creation or a cordon not remembered; the pod of a Machine that is gone remembered. Also: agent/internal/machine TestReadinessIsNotLostToACacheThatIsBehind, TestUpdateInPlace, "should know its own cordon, and that it took it back, while the cache does not"; agent/driver/hollow TestACacheThatIsBehindIsNotBelieved.
 func TestMemory(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -62,6 +62,7 @@ const (
 
 // Kinds, policies and rights are those of config, which hub install applies and all other tests run with. Kinds and policies
 // stay when the release is uninstalled, and rights go.
+// Claim: Charts match `config/`; kinds stay. Broken: a copy changed; CRDs that are not kept. Also: TestAgentHasWhatConfigHas.
 func TestHubHasWhatConfigHas(t *testing.T) {
 	g := NewWithT(t)
 	want := configured(t, "crd/*.yaml", "admission/*.yaml", "rbac/hub/*.yaml", "rbac/agent-hub/*.yaml", "rbac/users/*.yaml")

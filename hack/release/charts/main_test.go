@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Claim: Packaged charts name their images. Broken: the appVersion of the source.
 func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
 	for version, chart := range map[string]string{"v1.2.3": "1.2.3", "0123456789ab-dirty-4f89bb99": "0.1.0-g0123456789ab-dirty-4f89bb99", "v1.2.3-4-g0123456789ab": "1.2.3+4.g0123456789ab"} {
 		t.Run(version, func(t *testing.T) {
@@ -36,6 +37,7 @@ func TestPackagedChartsNameTheImagesOfTheirVersion(t *testing.T) {
 }
 
 // An upgrade to images of the same tag would leave the old pods running.
+// Claim: Source charts need a tag. Broken: a chart of the source takes any tag. Also: TestPackagedChartsNameTheImagesOfTheirVersion.
 func TestTheSourceOfAChartIsRefusedWithoutATag(t *testing.T) {
 	for _, o := range all {
 		o.images = ""

@@ -70,6 +70,8 @@ func (d *dashboard) expectMetrics(g *WithT, check expressions) {
 }
 
 // Alerts and panels ask for metrics, labels and values of labels that the programs have.
+// Claim: Alerts and dashboards use existing metrics. Broken: a misspelled metric; a phase that is not one; a label renamed in `by`, and in a legend. Also: TestWrongExpressionsAreFound.
+// Edge case: A dashboard used missing labels.
 func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 	const all = "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true"
 	for _, o := range both {
@@ -107,6 +109,7 @@ func expectRules(g *WithT, check expressions, rules []monitoringv1.Rule) {
 }
 
 // The alerts of a simulated cluster are about its own agent, whose Service they name, and about metrics that an agent has.
+// Claim: Simulated clusters' alerts are their own. Broken: a metric of all agents; a misspelled metric; another job; the name of another Service.
 func TestAlertsOfASimulatedClusterAreAboutItsOwnAgent(t *testing.T) {
 	g := NewWithT(t)
 	objects := simclusterChart.objects(t, "clusterName=c9,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true")

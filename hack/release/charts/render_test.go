@@ -94,6 +94,7 @@ const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 // With each of the sets: every object is one that its kind allows, every name leads somewhere, and the pods may run where
 // only restricted ones may.
+// Claim: Every value set renders valid objects. Broken: a misspelled field, flag, selector, mount and port; a pod that may run as root; a value that no set changes. Also: TestEverySwitchIsTurned.
 func TestEverySetRendersObjectsThatFit(t *testing.T) {
 	flags := map[string][]string{"hub": flagsOf(t, "hub"), "agent": flagsOf(t, "agent"), "simcluster": flagsOfSimcluster(t)}
 	for _, o := range all {

@@ -33,6 +33,7 @@ func flagOf(container corev1.Container, name string) string {
 }
 
 // The API server's certificate is for the name at which hollow nodes reach it, in each mode of tls.mode.
+// Claim: A simulated cluster's certificates fit together. Broken: no name of the Service; the authority's key rotated; leaves of another Issuer; a group that has no rights; a certificate that is not mounted; no `--serving-name`; a kubeconfig elsewhere; a sidecar that is none.
 func TestCertificatesOfASimulatedCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		set, apis string
@@ -127,6 +128,7 @@ func checkManaged(t *testing.T, objects []client.Object, pod corev1.PodTemplateS
 
 // The agent has in the host cluster what it needs for hollow-node pods, and nothing beyond the namespace; in the simulated cluster what
 // config says.
+// Claim: A simulated cluster's agent has rights in its namespace only. Broken: a manifest left out; a right too few.
 func TestRightsOfASimulatedClustersAgent(t *testing.T) {
 	g := NewWithT(t)
 	objects := simclusterChart.objects(t, "")

@@ -66,6 +66,7 @@ func addCertificates(known *runtime.Scheme) {
 	known.AddKnownTypeWithName(version.WithKind("Certificate"), &certificate{})
 }
 
+// Claim: `tls.mode` decides the certificate. Broken: probes without HTTPS.
 func TestHowHealthAndMetricsAreServed(t *testing.T) {
 	for name, test := range map[string]struct {
 		set, apis      string
@@ -119,6 +120,7 @@ func TestHowHealthAndMetricsAreServed(t *testing.T) {
 	}
 }
 
+// Claim: Traces go where values say. Broken: the policy does not let them out; the ratio is not that of the values.
 func TestTracesAreSentWhereTheValuesSay(t *testing.T) {
 	for _, o := range all {
 		g := NewWithT(t)

@@ -18,6 +18,7 @@ import (
 
 // A release that was installed from the first version of its chart is upgraded with --reuse-values by helm itself. What it makes is
 // what an installation with the same values makes.
+// Claim: Old releases upgrade with `--reuse-values`. Broken: the template that adds missing values removed. Also: TestAMissingValueIsTheDefault, TestAnEmptyValueIsNotMissing.
 func TestAReleaseOfTheFirstChartIsUpgradedWithReuseValues(t *testing.T) {
 	for _, o := range all {
 		t.Run(o.name, func(t *testing.T) {

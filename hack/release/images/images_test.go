@@ -42,6 +42,7 @@ func read(t *testing.T, file string) []byte {
 	return content
 }
 
+// Claim: Same program, same image and SBOM. Broken: files with the time of the build.
 func TestTheSameProgramGivesTheSameImage(t *testing.T) {
 	g := NewWithT(t)
 	p, file := testProgram(t)
@@ -81,6 +82,7 @@ func files(t *testing.T, image v1.Image) map[string]*tar.Header {
 	}
 }
 
+// Claim: An image has only what it needs. Broken: no certificate authorities. Also: TestAProgramStartsInItsImage.
 func TestWhatAnImageHas(t *testing.T) {
 	g := NewWithT(t)
 	p, file := testProgram(t)

@@ -25,6 +25,7 @@ inspect*) echo control-plane ;;
 esac
 `
 
+// Claim: `make images-load` names what is missing. Broken: a cluster without nodes is no error. Also: TestLoadWithoutAnEngine.
 func TestLoad(t *testing.T) {
 	g := NewWithT(t)
 	bin, from := t.TempDir(), t.TempDir()

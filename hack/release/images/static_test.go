@@ -41,6 +41,7 @@ func linked(t *testing.T, machine elf.Machine, linker string) string {
 	return path
 }
 
+// Claim: Dynamic or too large programs are refused. Broken: neither is looked at. Also: TestSizes.
 func TestDynamicallyLinkedProgramIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	path := linked(t, elf.EM_X86_64, "/lib64/ld-linux-x86-64.so.2")

@@ -69,6 +69,7 @@ func TestAnnotationsDescribeANode(t *testing.T) {
 			Input{Template: byClass(), Class: class("hollow", `{"capacity":`, map[string]string{"cpu": "4", "memory": "1Gi"})},
 			map[string]string{capacityCPU: "4", capacityMemory: "1Gi", capacityLabels: "hollowfleet.io/hollow=true"},
 		},
+		// Edge case: A costly quantity kept the hub busy.
 		"a quantity that would take hours to parse": {
 			Input{Template: byClass(), Class: class("hollow", `{"capacity":{"cpu":"1e-2000000000"}}`, map[string]string{"cpu": "4", "memory": "1Gi"})},
 			map[string]string{capacityCPU: "4", capacityMemory: "1Gi", capacityLabels: "hollowfleet.io/hollow=true"},

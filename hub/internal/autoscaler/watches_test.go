@@ -9,6 +9,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
+// Edge case: Failures delayed annotations.
 func TestTheKindsHaveRateLimitersOfTheirOwn(t *testing.T) {
 	g := NewWithT(t)
 	shared := controller.Options{MaxConcurrentReconciles: 3, RateLimiter: reconciler.Retries()}

@@ -59,6 +59,7 @@ func TestAnInterruptHasACodeOfItsOwn(t *testing.T) {
 	f.Expect(cli.Execute(ctx, line, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})).To(Equal(130), out.String)
 }
 
+// Edge case: A missing kubeconfig tried localhost. Also: hub/internal/cli/cmdutil TestAnApiServerThatIsNoHub.
 func TestAHubThatNoKubeconfigNames(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "none")

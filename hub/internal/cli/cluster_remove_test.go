@@ -49,6 +49,7 @@ func TestUnknownClusters(t *testing.T) {
 	}
 }
 
+// Edge case: `cluster list c1 nope` lost c1.
 func TestList(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME --labels name=NAME")

@@ -47,6 +47,7 @@ func (f *fixture) report(kind string, status metav1.ConditionStatus, reason stri
 	f.Expect(f.client.Status().Update(f.t.Context(), cluster)).To(Succeed())
 }
 
+// Edge case: A printed step hit the hub.
 func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "new")
@@ -72,6 +73,7 @@ func TestJoinWritesAKubeconfigForTheAgentAlone(t *testing.T) {
 	f.Expect(f.cluster().Labels).To(HaveKeyWithValue("stage", "test"))
 }
 
+// Edge case: The agent's command was unquoted.
 func TestJoinPrintsACommandThatAShellReads(t *testing.T) {
 	for name, dir := range map[string]string{
 		"a plain path": "plain", "a space": "sp ace", "quotes": `it's "so"`, "a variable": "$HOME", "a command": "`id`;x", "a pattern": "*",
@@ -219,6 +221,7 @@ func TestDenyTakesTokensAwayAndAcceptTakesItBack(t *testing.T) {
 	f.Expect(f.cluster().Spec.Acceptance).To(Equal(v1alpha1.AcceptanceAccepted))
 }
 
+// Claim: `cluster deny` returns when access is gone; exit code 5 while the hub is down. Broken: it does not wait.
 func TestDenyWaitsUntilTheAccessIsGone(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")

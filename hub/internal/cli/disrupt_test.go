@@ -115,6 +115,7 @@ func (f *fixture) restores(run *v1alpha1.NodeDisruptionRun, recovered int32) {
 	}()
 }
 
+// Claim: `disrupt stop` waits for recovery and deletes anyway. Broken: it does not wait; it does not delete when the time is over.
 func TestStopWaitsForTheNodes(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("disrupt create NAME --clusters a=b --fault NotReady --for 1m")
@@ -171,6 +172,7 @@ func (f *fixture) file(flap, more string) string {
 	return file
 }
 
+// Claim: Missed expectations have an exit code. Broken: a missed one counts as met.
 func TestFollowingADisruptionHasAnExitCode(t *testing.T) {
 	for name, c := range map[string]struct {
 		status v1alpha1.NodeDisruptionStatus

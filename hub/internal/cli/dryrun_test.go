@@ -32,6 +32,7 @@ func (f *fixture) unchanged(commands map[string]string) {
 	}
 }
 
+// Edge case: `--dry-run` was missing. Also: TestADryRunOfUnfreezeAndResumeChangesNothing, TestAServerDryRunIsCheckedByTheServer, TestEveryCommandThatWritesTakesADryRun.
 func TestADryRunChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")
@@ -49,6 +50,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	})
 }
 
+// Edge case: Unpaused rollouts were "resumed already".
 func TestADryRunOfUnfreezeAndResumeChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")
@@ -82,6 +84,7 @@ func TestEveryCommandThatWritesTakesADryRun(t *testing.T) {
 	}
 }
 
+// Edge case: Escape codes reached terminals. Also: hub/internal/cli/cmdutil TestControlCharactersAreEscaped, FuzzEscaped.
 func TestControlCharactersOfAnAgentDoNotReachTheTerminal(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME --accept=now")
@@ -130,6 +133,7 @@ func (f *fixture) deleteNamespace(held ...client.Object) {
 	}
 }
 
+// Edge case: LoadTestRuns kept namespaces Terminating. Also: TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable.
 func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 	f := newFixture(t)
 	f.fails(3, "does not exist", "cluster remove-finalizers NAME --yes")
@@ -154,6 +158,7 @@ func TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 }
 
 // The API server deletes the objects of a namespace seconds after the namespace.
+// Edge case: `remove-finalizers` listed once.
 func TestFinalizersOfObjectsThatComeIntoDeletionLaterAreRemovedToo(t *testing.T) {
 	f := newFixture(t)
 	f.deployment(1)
@@ -199,6 +204,7 @@ func TestOnlyTheAgentsFinalizerIsTakenOffALoadTestRunThatMayBeUndecodable(t *tes
 	}
 }
 
+// Edge case: Typos were not corrected. Also: TestRevisionsAreCompleted.
 func TestNearNamesAreSuggested(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")

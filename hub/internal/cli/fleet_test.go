@@ -23,6 +23,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Claim: `fleet tree` leads down to the Nodes. Broken: the Nodes are left out.
 func TestAFleetIsListedAndShown(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
@@ -51,6 +52,7 @@ func TestAFleetIsListedAndShown(t *testing.T) {
 	f.fails(3, "does not exist", "fleet tree machinedeployment/x -n NAME")
 }
 
+// Claim: A refused upgrade exits 4 and writes nothing. Broken: the refusal is left out.
 func TestAnUpgradeOfAFleet(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
@@ -113,6 +115,7 @@ func TestAFleetSaysWhichHealthConditionIsMissing(t *testing.T) {
 }
 
 // Who ends the watching is told that the upgrade goes on. In a terminal there is a bar for each cluster and one for all.
+// Claim: Ctrl-C ends the watching, not the upgrade. Broken: nothing is said; the bar of a cluster that was just begun is full.
 func TestAnUpgradeIsFollowedToItsEnd(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
@@ -176,6 +179,7 @@ func TestAnInterruptedChangeIsNotKnown(t *testing.T) {
 	f.Expect(f.kubelet()).To(Equal("v1.37.1"), "the hub has made it")
 }
 
+// Claim: A failed fleet rollout ends following with 5. Broken: that reason is not read.
 func TestAFailedCanaryEndsTheWaiting(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()
@@ -303,6 +307,7 @@ func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(fmt.Sprintf(`1 +canary .* from [-0-9]+T%02d:30:00Z`, opens.Hour())))
 }
 
+// Claim: `rollout undo` never goes forward. Broken: not broken alone.
 func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f := newFleetFixture(t)
 	f.fails(3, "has no revision before its present template; it has none", "rollout undo fleet/NAME")

@@ -70,6 +70,7 @@ func TestUnfreezeWaitsAndTellsWhatStillFreezes(t *testing.T) {
 }
 
 // The agent compares its caches after every freeze, so nearly every unfreeze sees that.
+// Edge case: `unfreeze` said that it stays frozen.
 func TestUnfreezeSaysThatTheRestTakesSeconds(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")

@@ -61,6 +61,8 @@ func awaitWholeKinds(ctx context.Context) error {
 }
 
 // A hub that has lost some of its kinds: each command does what it can without them, or names the kind and the remedy.
+// Claim: A half-removed hub is named with remedy, and can be cleared. Broken: the client's limit of requests; a kind that is missing is "no hub". Also: TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved, TestCommandsOfAUserWithoutRights.
+// Edge case: One missing CRD broke every command.
 func TestCommandsBearKindsThatAreMissing(t *testing.T) {
 	f := newFixture(t)
 	f.renewHub(time.Now())
@@ -96,6 +98,8 @@ func TestCommandsBearKindsThatAreMissing(t *testing.T) {
 }
 
 // A hub that was uninstalled with Clusters left: its kinds are being deleted, and nobody removes the finalizers.
+// Edge case: A half-removed hub had no way out.
+// Edge case: A rate limit made the wrong exit code.
 func TestAHalfRemovedHubIsNamedAndItsFinalizersAreRemoved(t *testing.T) {
 	f := newFixture(t)
 	f.renewHub(time.Now().Add(-time.Hour))

@@ -41,6 +41,7 @@ func (f *fixture) unpack(path string) map[string]string {
 	}
 }
 
+// Edge case: A control character emptied bundles.
 func TestASupportBundleHasObjectsAndNoSecrets(t *testing.T) {
 	f := newFixture(t)
 	f.succeeds("cluster join NAME")

@@ -13,6 +13,7 @@ import (
 )
 
 // A rollout that a user has to repair ends at once, with what the object says.
+// Claim: `rollout status` ends with 4 once Stalled or paused. Broken: Stalled is looked at after all the rest. Also: TestAFleetIsPausedAndResumed; hub/internal/cli/rollout TestProgress, TestProgressOfAFleet.
 func TestStatusEndsWhenTheObjectIsStalled(t *testing.T) {
 	f := newFixture(t)
 	f.deployment(2)
@@ -43,6 +44,7 @@ func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
 }
 
 // An upgrade that can start in no cluster is not written, but with --force.
+// Claim: `upgrade` writes no version that can start nowhere. Broken: not broken alone. Also: TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused.
 func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()

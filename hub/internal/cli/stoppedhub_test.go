@@ -22,6 +22,8 @@ func longStopped() time.Time { return time.Now().Add(-time.Hour) }
 const nobodyLooks = "when the hub last looked, and nobody has looked since: the hub does not work: the hub hub-1 has not renewed its Lease for 1h0m"
 
 // That a rollout was complete once is no success while nobody looks: the exit code says so.
+// Claim: Nothing succeeds by what a stopped hub said. Broken: the Lease of the hub is not looked at. Also: TestAStoppedHubConfirmsNothing, TestFollowersSayThatTheHubIsStopped, TestAFinishedRolloutForAUserWhoMayNotReadTheLease.
+// Edge case: A finished rollout exited 0 with a stopped hub.
 func TestAFinishedRolloutIsNoSuccessWhileTheHubIsStopped(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()

@@ -12,6 +12,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Edge case: `cluster list` names an undecodable Cluster.
 func TestClusterListNamesAClusterThatCannotBeDecodedAndGoesOn(t *testing.T) {
 	f := newFixture(t)
 	bad := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: f.name + "-bad", Labels: map[string]string{"of": f.name}}}

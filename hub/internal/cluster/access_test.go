@@ -37,6 +37,7 @@ func (f *fixture) expectNoAccess() {
 	}
 }
 
+// Claim: An accepted Cluster gets namespace and access; a denied one loses access only. Broken: acceptance not asked for.
 func TestDeniedClusterLosesAccessAndNothingElse(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.reconcile()

@@ -33,6 +33,7 @@ func TestTurnsOfTheFreezeAreTold(t *testing.T) {
 			frozen(v1alpha1.ReasonAgentSilent, "silent"), frozen(v1alpha1.ReasonTargetUnreachable, "away"),
 			warning(v1alpha1.ReasonTargetUnreachable, "Frozen is True: away"),
 		},
+		// Edge case: A join's events were warnings. Also: "an agent that has just joined", "an agent that compares its caches".
 		"an agent that starts": {
 			thawed, frozen(v1alpha1.ReasonStarting, "it proves the API servers"),
 			[]reconciler.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonStarting, Action: "Observe", Note: "Frozen is True: it proves the API servers"}},

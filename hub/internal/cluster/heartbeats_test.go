@@ -39,6 +39,7 @@ func watched(conditions ...string) *v1alpha1.Cluster {
 	return cluster
 }
 
+// Claim: A renewal that may be from before a silence unfreezes nothing. Broken: the first renewal counts; so does a Lease that was given up; an agent once heard stays heard. Also: TestSilenceThatNobodySawIsSilence, TestAnotherHolderIsNoLatecomer, TestAgentThatFallsSilentFreezesItsCluster.
 func TestHeartbeats(t *testing.T) {
 	g := NewWithT(t)
 	h := newHeartbeats()
@@ -217,6 +218,7 @@ func TestLeaseOfANamespaceThatIsNotTheClustersCountsForNothing(t *testing.T) {
 }
 
 // Who may write Leases in any namespace must not fill the hub's memory with them.
+// Edge case: Foreign Leases were remembered.
 func TestOthersLeasesAreForgottenWhenTheyAreGone(t *testing.T) {
 	g := NewWithT(t)
 	c := &Controller{Deps: Deps{Clock: testclock.NewFakeClock(start), Agents: &freeze.Agents{}}, heartbeats: newHeartbeats()}

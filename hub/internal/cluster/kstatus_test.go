@@ -13,6 +13,7 @@ import (
 )
 
 // Each state of a Cluster, with its conditions and what the kstatus library makes of them.
+// Edge case: kstatus: a Cluster needing its user was InProgress.
 func TestKStatus(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "said by the agent"}

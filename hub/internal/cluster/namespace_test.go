@@ -23,6 +23,7 @@ func (f *fixture) renews() {
 	}
 }
 
+// Edge case: A Terminating namespace was misreported. Also: "finds its namespace going, and its agent was at work", "finds its namespace taken, and its agent was at work"; hub/internal/machine TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause; hub/internal/cli TestFinalizersAreRemovedOnlyInANamespaceThatIsBeingDeleted.
 func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()
@@ -51,6 +52,7 @@ func TestANamespaceThatIsBeingDeletedIsNamedAsTheCauseOfAllThatFollows(t *testin
 	f.Expect(told).To(HaveLen(2), "the cause is told once")
 }
 
+// Edge case: A missing role was not named.
 func TestAMissingRoleOfAgentsIsNamed(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	f.agentRole()

@@ -133,6 +133,7 @@ func TestReportSumsUp(t *testing.T) {
 	}
 }
 
+// Claim: A Cluster names every cause of its freeze. Broken: the first cause only.
 func TestFrozenNamesEveryCause(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}

@@ -163,6 +163,7 @@ func (f *fixture) token() *corev1.Secret {
 }
 
 // A client that finds a token which was not deleted would get certificates until it expires.
+// Edge case: Join tokens outlived joining. Also: TestSpentToken.
 func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	secret, csr := f.token(), f.asks(f.cluster.Name)
@@ -190,6 +191,7 @@ func TestATokenIsDeletedWhenItsAgentIsConnected(t *testing.T) {
 }
 
 // Whoever is first with a stolen token has a certificate: the second approval warns, although nobody has connected yet.
+// Claim: A token used twice warns. Broken: only condition Joined is looked at.
 func TestASecondKeyIsToldBeforeAnyAgentIsConnected(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	first := f.asks(f.cluster.Name)

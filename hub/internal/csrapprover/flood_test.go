@@ -16,6 +16,8 @@ import (
 )
 
 // TestAFloodOfRequestsIsOneSeriesOfEvents has a client with a join token create and delete its request again and again.
+// Claim: Repeated requests with a join token make one Event. Broken: the UID of each request is in its Event.
+// Edge case: A stolen join token filled the hub with Events.
 func TestAFloodOfRequestsIsOneSeriesOfEvents(t *testing.T) {
 	f := newFixture(t, v1alpha1.AcceptanceAccepted)
 	clientset, err := kubernetes.NewForConfig(environment.Config)

@@ -108,6 +108,7 @@ func TestRunsAreMadeAndSummedUp(t *testing.T) {
 }
 
 // A hub that is interrupted makes the runs that are missing, and no second one.
+// Claim: A refused run stops no other. Broken: the time counts as done at once.
 func TestAClusterWhoseRunIsRefusedStopsNoOther(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	f.refuse[f.clusters[1].Name] = true

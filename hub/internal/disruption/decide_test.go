@@ -95,6 +95,7 @@ func TestEachChosenClusterGetsOneRunOnce(t *testing.T) {
 	g.Expect(w.Runs).To(HaveLen(2))
 }
 
+// Claim: A frozen cluster is left out and named. Broken: the freeze is not asked for.
 func TestAFrozenClusterIsLeftOutAndNamed(t *testing.T) {
 	g := NewWithT(t)
 	w := world(2)
@@ -127,6 +128,7 @@ func TestPausePausesAllRuns(t *testing.T) {
 	g.Expect(w.Runs).To(HaveEach(HaveField("Spec.Paused", false)))
 }
 
+// Claim: A dry run starts nothing. Broken: its runs are not paused.
 func TestADryRunShowsAndBeginsNothing(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)
@@ -173,6 +175,7 @@ func TestTheVerdictIsThatOfAllRuns(t *testing.T) {
 	}
 }
 
+// Claim: Status names 20 failures at most. Broken: all are named.
 func TestTheStatusIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	w := world(100)
@@ -202,6 +205,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 }
 
 // Whenever the hub looks, however long it was away: one set of runs for a time, none while others go on, none for times long past.
+// Claim: One set of runs per scheduled time. Broken: the runs of the time before are not asked for.
 func TestScheduledRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world(2)
@@ -244,6 +248,7 @@ func TestScheduledRuns(t *testing.T) {
 }
 
 // A schedule hits other Nodes each time, unless it has a seed, and the same ones however often the hub decides.
+// Claim: Each scheduled run has its own seed. Broken: the disruption's seed for each run.
 func TestASchedulesRunsHaveSeedsOfTheirOwn(t *testing.T) {
 	for name, test := range map[string]struct {
 		seed     *int64
@@ -293,6 +298,7 @@ func TestASchedulesRunsHaveSeedsOfTheirOwn(t *testing.T) {
 }
 
 // A cluster that is frozen, or gone, in the middle of its run would otherwise keep all others from what is due for ever.
+// Claim: A frozen cluster holds up no schedule. Broken: it is waited for; its run is deleted.
 func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)
@@ -318,6 +324,7 @@ func TestAFrozenClusterDoesNotHoldUpTheSchedule(t *testing.T) {
 }
 
 // A hub that ended before it could give all clusters their runs, or a cluster that refused its own, leaves runs that go on.
+// Claim: Runs of incomplete times are paused too. Broken: only those of the last time that was done.
 func TestRunsOfATimeThatIsNotDoneArePausedToo(t *testing.T) {
 	g := NewWithT(t)
 	w := world(3)

@@ -74,6 +74,7 @@ func TestAGroupWaitsForTheApprovalOfEachRevision(t *testing.T) {
 }
 
 // An approval counts for exactly the fleet, the templates, the rollout and the group that it names.
+// Claim: An approval counts for one fleet, revision, rollout and group, while it exists. Broken: the number of the rollout, or the UID of the fleet, is not compared; approvals are not read again. Also: TestAnApprovalCountsForOneRollout, TestAnApprovalOutlivesOtherEdits, TestAnApprovalIsTakenBackBetweenTwoWrites, TestAnApprovalThatCannotBeDecodedOpensNothing; hub/internal/fleet/plan TestNoEditOpensAGate.
 func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.FleetApproval){
 		"another fleet of the name": func(a *v1alpha1.FleetApproval) { a.Spec.FleetUID = "00000000-0000-0000-0000-000000000000" },
@@ -102,6 +103,7 @@ func TestAnApprovalOfSomethingElseOpensNothing(t *testing.T) {
 }
 
 // The same templates after others, and after a retry, are another rollout: what was approved before does not count for it.
+// Edge case: Approvals counted again.
 func TestAnApprovalCountsForOneRollout(t *testing.T) {
 	for name, again := range map[string]func(*fixture){
 		"gone back to": func(f *fixture) {

@@ -88,6 +88,7 @@ func TestAnApprovalThatCannotBeDecodedOpensNothing(t *testing.T) {
 }
 
 // Approvals that count for nothing any more are never deleted by the hub. They cost it little memory, and a reconcile nothing.
+// Claim: 10,000 old approvals cost a reconcile nothing. Broken: they are listed without an index.
 func TestTenThousandApprovalsCostNoReconcileItsTime(t *testing.T) {
 	testenv.Long(t)
 	const many, perApproval = 10000, 4 << 10

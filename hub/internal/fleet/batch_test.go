@@ -14,6 +14,7 @@ import (
 )
 
 // Whatever a user does while a plan is carried out is obeyed by the next write.
+// Claim: Pause, freeze, abort and window ends count from the next write. Broken: nothing is read before a write; batches have no end. Also: TestTheNextWriteLooksAtItsCluster, TestALongPlanIsDecidedAgain.
 func TestTheNextWriteObeys(t *testing.T) {
 	for name, stop := range map[string]func(*fixture){
 		"a pause": func(f *fixture) { f.update(func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Paused = true }) },

@@ -14,6 +14,7 @@ import (
 
 // A MachineDeployment that another fleet has made, such as one that was copied with its annotations, is that fleet's, also where
 // adopting is allowed.
+// Claim: Another fleet's MachineDeployment, or selector, is not taken over. Broken: whose it is, and the selector, are not compared. Also: TestAMachineDeploymentWithAnotherSelectorIsNotAdopted.
 func TestTheMachineDeploymentOfAnotherFleetIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 2, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Adopt = true }))
 	f.settle()
@@ -54,6 +55,7 @@ func TestAMachineDeploymentWithAnotherSelectorIsNotAdopted(t *testing.T) {
 }
 
 // What keeps a fleet from beginning anywhere is said with the field and what to do.
+// Claim: A spec that can start nothing names its field and remedy. Broken: no cluster is taken for a complete rollout; a message without its field.
 func TestASpecThatBeginsNothingSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		change         func(*v1alpha1.MachineFleetSpec)

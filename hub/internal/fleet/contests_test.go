@@ -24,6 +24,8 @@ func (f *fixture) setBack(i int, kubelet string) {
 }
 
 // Another owner sets a field back every second: the fleet corrects it ever more rarely, and says who that is.
+// Claim: A contested field is corrected ever more rarely, with its manager named. Broken: it is corrected each time.
+// Edge case: Another manager sets a field back each time.
 func TestAFightForAFieldIsEndedByNoWrites(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.settle()

@@ -44,6 +44,8 @@ func (f *fixture) legacy(i int, manager client.FieldOwner) {
 	f.Expect(f.direct.Patch(f.t.Context(), d, client.RawPatch(types.MergePatchType, patch), manager)).To(Succeed())
 }
 
+// Claim: A fleet's record belongs to one object; copies are not the fleet's. Broken: only the fleet's UID is compared; who wrote an old record is not asked. Also: TestRecordsOfAnOlderHubAreCompleted.
+// Edge case: A copied MachineDeployment was the fleet's. Also: TestARestoredMachineDeploymentIsNotTakenForTheOld, TestRecordsOfAnOlderHubAreCompleted.
 func TestACopyOfAMachineDeploymentIsNotTheFleets(t *testing.T) {
 	for name, test := range map[string]struct {
 		everywhere, legacy bool
@@ -122,6 +124,8 @@ func TestRecordsOfAnOlderHubAreCompleted(t *testing.T) {
 	f.Expect(f.writes.Total()).To(BeZero(), "once")
 }
 
+// Claim: A fleet adopts no downgrade without `allowDowngrade`. Broken: only what the fleet gave is compared.
+// Edge case: Adoption downgraded.
 func TestAdoptingDoesNotDowngrade(t *testing.T) {
 	for name, test := range map[string]struct {
 		kubelet, server, wanted string

@@ -311,6 +311,7 @@ func (c *crowd) upgrade(h *hub, kubelet string) cost {
 }
 
 // A fleet of 500 clusters is upgraded under a manager. What is asserted are counts, and the CPU time of a plan.
+// Claim: An upgrade costs 3 writes per cluster, nothing at rest; 500 clusters plan under 100 ms. Broken: each cluster is read by itself; what was applied last is read of all clusters for each; the status has the time of the plan. Also: TestADecisionFor500ClustersIsFast.
 func TestFiveHundredClusters(t *testing.T) {
 	testenv.Long(t)
 	c := newCrowd(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
 
+// Edge case: `$retainKeys` made the hub panic.
 func TestAnOverrideWithABadDirectiveIsNamed(t *testing.T) {
 	for patch, want := range map[string]string{
 		`{"spec":{"$retainKeys":[1,{}]}}`:  "spec.overrides[a].template.spec.$retainKeys: want a list of keys",
@@ -26,6 +27,7 @@ func TestAnOverrideWithABadDirectiveIsNamed(t *testing.T) {
 	}
 }
 
+// Edge case: A template could set freezes.
 func TestATemplateSetsNothingThatTheHubWrites(t *testing.T) {
 	f := newFixture(t, 1, func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.Template.Metadata.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}

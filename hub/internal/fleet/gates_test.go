@@ -173,6 +173,7 @@ func TestBoundsAreNotRaisedInTheMiddle(t *testing.T) {
 }
 
 // A revision that was rolled back, and left for the one before it, is begun with the clusters and groups that there are then.
+// Claim: A revision returned to gets a new snapshot and number. Broken: the newest snapshot is always taken.
 func TestARevisionThatIsBegunAgainTakesANewSnapshot(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {

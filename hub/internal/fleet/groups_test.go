@@ -11,6 +11,7 @@ import (
 )
 
 // A cluster that dies in the middle of a wave, and is taken out of the fleet or denied, holds no other.
+// Claim: A cluster that left or was denied holds no other. Broken: its wave waits for it.
 func TestAClusterThatLeftHoldsNoOther(t *testing.T) {
 	for name, leave := range map[string]func(*fixture){
 		"it has no label any more": func(f *fixture) { f.label(1, testLabel, "") },
@@ -94,6 +95,8 @@ func TestACanaryWithoutMachinesProvesNothing(t *testing.T) {
 	f.Expect(f.condition(v1alpha1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue), "what was proven stays so: "+f.fleet.Status.Message)
 }
 
+// Claim: A group that lost its clusters makes a fleet not Ready. Broken: as before: Ready True. Also: TestClustersThatLoseTheirGroupWaitForItsApproval.
+// Claim: A mandatory group with no cluster or 0 replicas proves nothing. Broken: no proof is asked for. Also: TestACanaryWithoutMachinesProvesNothing, TestACanaryThatLeavesProvesNothing.
 func TestAMandatoryGroupWithoutAClusterHolds(t *testing.T) {
 	f := newFixture(t, 3, inSteps(2, 0))
 	f.settle()
@@ -113,6 +116,8 @@ func TestAMandatoryGroupWithoutAClusterHolds(t *testing.T) {
 }
 
 // A label, or a group of a Placement, that has another name takes clusters out of the group that needs an approval.
+// Claim: Clusters that lose their group wait for its approval. Broken: no group waits for those that are in none.
+// Edge case: A decision group is renamed while a fleet rests.
 func TestClustersThatLoseTheirGroupWaitForItsApproval(t *testing.T) {
 	for name, lost := range map[string][]int{"all of them": {1, 2}, "one of them": {2}} {
 		t.Run(name, func(t *testing.T) {

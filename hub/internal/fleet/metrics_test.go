@@ -62,6 +62,7 @@ func (f *fixture) expectMetrics(when string, want map[string]float64) {
 	}
 }
 
+// Claim: Fleet metrics follow rollouts and end. Broken: new. Also: TestMetricsShowWhatHoldsAFleet, TestMetricsShowClustersThatWait, TestMetricsEndWithTheirFleetAndWithTheLeadership; hub TestAHubThatStandsByTellsNothingOfTheFleet.
 func TestMetricsFollowARollout(t *testing.T) {
 	f := newFixture(t, 3, func(fleet *v1alpha1.MachineFleet) {
 		inSteps(2, time.Hour)(fleet)

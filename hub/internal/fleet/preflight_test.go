@@ -52,6 +52,7 @@ func (f *fixture) sets(i int, kind string, status metav1.ConditionStatus, messag
 	})
 }
 
+// Claim: Nothing starts where a budget or quota forbids; others proceed. Broken: the surge is left out; the condition is not read; its changes wake no fleet. Also: TestARolloutNeedsRoomForItsPods, TestChangesOfWhatIsCheckedWakeFleets.
 func TestNothingIsBegunWhereABudgetAllowsNoDisruption(t *testing.T) {
 	f := newFixture(t, 3, inSteps(2, 0))
 	f.settle()
@@ -143,6 +144,7 @@ func TestARolloutNeedsRoomForItsPods(t *testing.T) {
 }
 
 // What an agent reported before it fell silent is no health and no problem: the cluster is held for its silence.
+// Claim: Reports from before a freeze do not count. Broken: held clusters are checked; a frozen agent goes on reading. Also: agent/internal/checks TestNothingIsReadWhileFrozenButOnceBeforeTheThaw.
 func TestAStaleReportDoesNotCount(t *testing.T) {
 	f := newFixture(t, 1, nil)
 	f.settle()
@@ -159,6 +161,7 @@ func TestAStaleReportDoesNotCount(t *testing.T) {
 	f.Expect(f.status().Clusters.Blocked).To(BeEquivalentTo(1))
 }
 
+// Claim: No soak while a health condition does not hold. Broken: conditions are not looked at. Also: hub/internal/fleet/plan TestDecide, TestNothingIsBegunBeyondTheBounds.
 func TestAWaveSucceedsOnlyWhileTheConditionsHold(t *testing.T) {
 	const kind = "example.com/FrontendAvailable"
 	f := newFixture(t, 2, both(inSteps(1, time.Hour), func(fleet *v1alpha1.MachineFleet) {

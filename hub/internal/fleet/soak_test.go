@@ -12,6 +12,7 @@ import (
 )
 
 // What is only not heard stops a rollout, and rolls nothing back.
+// Claim: What stopped a rollout stays in its record. Broken: not broken alone.
 func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 	f := newFixture(t, 4, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.UnreachablePolicy, fleet.Spec.RollbackPolicy = v1alpha1.UnreachableFail, v1alpha1.RollbackAll
@@ -44,6 +45,7 @@ func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 }
 
 // A soak is over when the agent is heard after it, and not for the time alone.
+// Claim: A soak ends on news; silence stops and rolls nothing back. Broken: every breach rolls back. Also: TestSilenceStopsAndRollsNothingBack.
 func TestASoakEndsOnNewsAndNotOnSilence(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 10*time.Second))
 	for i, cluster := range f.clusters {

@@ -66,6 +66,8 @@ func fleetSpellings(t *testing.T) map[string]func(*v1alpha1.MachineFleet) {
 	}
 }
 
+// Claim: Another spelling of templates is the same revision. Broken: texts are compared. Also: TestAnotherSpellingNeedsNoOtherApproval, TestAnotherSpellingMeansTheSame.
+// Edge case: Another spelling went through all waves.
 func TestAnotherSpellingIsTheSameRevision(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), override(t, "east", kubelet138)))
 	f.label(2, "east", "yes")
@@ -122,6 +124,7 @@ func TestAnotherSpellingNeedsNoOtherApproval(t *testing.T) {
 }
 
 // An older hub has rolled both spellings out: neither is taken for the other in the middle.
+// Claim: A fleet keeps its revision over hub upgrades. Broken: the annotation is believed. Also: TestAKeptTemplateUnderAnotherNameIsNoSpelling.
 func TestARunningFleetKeepsTheRevisionOfAnOlderHub(t *testing.T) {
 	f := newFixture(t, 2, inSteps(1, 0))
 	f.settle()

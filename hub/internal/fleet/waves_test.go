@@ -120,6 +120,8 @@ func TestAHeldClusterIsLeftAlone(t *testing.T) {
 }
 
 // The hub forgets an agent that is silent, and hears it again in the same moment in which the freeze ends.
+// Claim: Time cut off does not count against progressDeadline. Broken: a silent agent leaves the record as it is.
+// Edge case: Time cut off counted against progressDeadline.
 func TestTheDeadlineBeginsAnewWhenAnAgentIsBack(t *testing.T) {
 	f := newFixture(t, 2, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RolloutStrategy.Progressive.ProgressDeadline = "10m"
@@ -210,6 +212,7 @@ func TestAFailureStopsTheRollout(t *testing.T) {
 }
 
 // The fields that the template says are the fleet's; those that it leaves open are a user's.
+// Claim: Hand edits of the fleet's own fields are reverted, others stay. Broken: the fields are not named.
 func TestAHandEditIsTakenBackOfTheFleetsOwnFieldsOnly(t *testing.T) {
 	f := newFixture(t, 2, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) { fleet.Spec.Replicas = nil }))
 	f.settle()

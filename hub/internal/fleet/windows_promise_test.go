@@ -13,6 +13,7 @@ import (
 )
 
 // The windows and the labels with which a rollout was started are stored: a hub that is started again keeps to them.
+// Edge case: A window or its label is removed mid-rollout.
 func TestAWindowThatIsTakenAwayHoldsUntilARetry(t *testing.T) {
 	f := newFixture(t, 3, inSteps(2, 0))
 	f.label(1, "group", "production")

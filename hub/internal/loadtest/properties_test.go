@@ -141,6 +141,7 @@ func checkDecision(t *rapid.T, w *World, d *Decision) {
 
 // Whatever happens to agents, clusters and hub: nothing begins in a frozen cluster, all runs have one time, none begins before all
 // are prepared or the timeout is over, and the test ends.
+// Claim: Runs start together and every test ends. Broken: the freeze is not asked for; the time of a run that has begun is not taken over. Also: TestAnInterruptedBeginningIsFinished, TestAHubThatIsInterruptedGivesAllRunsOneTime.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world(rapid.IntRange(1, 5).Draw(t, "clusters"))

@@ -12,12 +12,14 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/loadtest/preset"
 )
 
+// Claim: More runs get more notice. Broken: the same time ahead for all.
 func TestTheMoreRunsTheEarlierTheyAreToldOfTheirBeginning(t *testing.T) {
 	for clusters, lead := range map[int]time.Duration{1: 3 * time.Second, 50: 4 * time.Second, 500: 13 * time.Second} {
 		NewWithT(t).Expect(begun(clusters, nil).Test.Status.StartTime.Time).To(Equal(begin.Add(lead)), "%d runs", clusters)
 	}
 }
 
+// Claim: A lost agent's run makes a partial report. Broken: the agent's connection is not asked for.
 func TestARunWhoseAgentIsLostIsNotWaitedForAndCountsInPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose  func(*World)

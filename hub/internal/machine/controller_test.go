@@ -102,6 +102,7 @@ func (f *fixture) reasons() map[string]int {
 	return reasons
 }
 
+// Claim: Machines of a silent cluster are marked stale. Broken: no Machine is marked.
 func TestMachinesOfASilentClusterAreMarkedAndOtherwiseKept(t *testing.T) {
 	f := newFixture(t, 3)
 	f.finish()
@@ -186,6 +187,7 @@ func TestMarkersSayWhichOfTheTwoIsTheCause(t *testing.T) {
 }
 
 // An agent that was silent and comes back has seen nothing yet.
+// Claim: Machines stay marked until their agent has looked. Broken: the marker goes with the Lease. Also: TestMarkersOfAFreezeThatSees.
 func TestMarkersStayUntilTheAgentHasLooked(t *testing.T) {
 	f := newFixture(t, 2)
 	f.silence()
@@ -300,6 +302,8 @@ func TestMachinesOfANamespaceThatIsBeingDeletedAreMarkedWithTheCause(t *testing.
 	f.Expect(f.reasons()).To(Equal(map[string]int{v1alpha1.ReasonNamespaceDeleting: 2}))
 }
 
+// Claim: Machines of a removed Cluster are stale until a new agent looked. Broken: the code before. Also: TestTheEndOfAClusterWakesItsMachines.
+// Edge case: A removed Cluster's Machines stayed Ready.
 func TestMachinesOfARemovedClusterAreStaleUntilANewAgentHasLooked(t *testing.T) {
 	f := newFixture(t, 2)
 	f.finish()

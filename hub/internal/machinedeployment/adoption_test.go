@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/dev/testenv"
 )
 
+// Edge case: An orphaned set blocked rollouts, unnamed. Also: TestRecreatedAfterAnOrphanDeletionRollsOut, TestRecreatedWithAnotherSelectorRollsOutBesideTheOldSetAndNamesIt.
 func TestAdoptsSetsThatItsSelectorMatches(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	orphan := func(name, version string, labels map[string]string) *v1alpha1.MachineSet {

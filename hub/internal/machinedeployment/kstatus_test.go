@@ -57,6 +57,7 @@ func (f *fixture) midRollout() {
 }
 
 // Each state of a MachineDeployment, with its conditions and what the kstatus library makes of them.
+// Edge case: kstatus: every MachineDeployment was Current. Also: test/api TestKStatusOfWhatIsJustCreated.
 func TestKStatus(t *testing.T) {
 	const none = ""
 	tests := map[string]struct {

@@ -17,6 +17,7 @@ import (
 
 // All live reads are under way at once: what a set's controller has done when its set was read may be missing among the
 // Machines. Only what was known before counts.
+// Claim: What a set did during a read counts as unseen. Broken: the sets are asked after the reads.
 func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.reconcile()
@@ -53,6 +54,7 @@ func TestASetIsSeenOnlyIfItWasBeforeItsMachinesWereRead(t *testing.T) {
 }
 
 // What the sets are offered is all that there is, and whose it is: a step that moves Machines offers nothing.
+// Claim: A step that moves Machines lends its sets nothing. Broken: each step offers what it has read.
 func TestTheSetsAreOfferedWhatAStepHasRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		strategy v1alpha1.MachineDeploymentStrategy

@@ -93,6 +93,8 @@ func (f *fixture) reconcileAll(deployments ...*v1alpha1.MachineDeployment) {
 	}
 }
 
+// Claim: Adoption removes no Ready Machine; overlapping selectors stall the younger. Broken: sets of other deployments are adopted; overlap is not looked for. Also: TestSetsWithoutOwnerStayWhole, TestOverlapOfSelectors.
+// Edge case: An orphan's Machines were adopted away. Also: TestOverlapOfSelectors, TestSetsWithoutOwnerStayWhole; hub/internal/machineset/plan TestDecide, TestSetConvergesWithinItsBounds.
 func TestTheYoungerOfTwoWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.rest()
@@ -200,6 +202,7 @@ func madeFor(name string) func(*v1alpha1.MachineSet) {
 }
 
 // A backup tool creates what it has stored, without owner references and UIDs, in any order.
+// Claim: A backup tool restores MachineSets in any order. Broken: the policy before this change. Also: test/api/admission TestMachineSetsOfTheHubCanBeRestoredWithoutOwner.
 func TestMachineSetsCanBeRestored(t *testing.T) {
 	for _, setsFirst := range []bool{true, false} {
 		f := newFixture(t, 2, nil)

@@ -190,6 +190,7 @@ func TestMachinesThatAreBeingDeletedCountAsTerminatingOnly(t *testing.T) {
 }
 
 // With the default timeouts a new Machine fails and is replaced before the deadline, again and again: that is no progress.
+// Edge case: A failing Machine counted as progress.
 func TestAMachineThatFailsOverAndOverIsNoProgress(t *testing.T) {
 	f := stuckRollout(t, 1800)
 	for range 2 {

@@ -16,6 +16,8 @@ import (
 // leaveOut is what kubectl apply does with a manifest that does not name replicas any more.
 func leaveOut(deployment *v1alpha1.MachineDeployment) { deployment.Spec.Replicas = nil }
 
+// Claim: Omitted replicas keep the current number. Broken: it becomes 1, as with the default of the schema. Also: TestReplicasOfAMachineSetLeftOut.
+// Edge case: Omitted replicas scaled to 1. Also: TestReplicasOfANewDeployment, TestReplicasOfAMachineSetLeftOut.
 func TestReplicasLeftOutKeepWhatIsThere(t *testing.T) {
 	for name, change := range map[string]func(*fixture){
 		"at rest":             func(f *fixture) { f.update(leaveOut) },

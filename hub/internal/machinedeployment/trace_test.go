@@ -35,6 +35,7 @@ func traceparent(span sdktrace.ReadOnlySpan) string {
 	return "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
 }
 
+// Claim: A trace costs no write; no-ops have no span. Broken: not broken alone. Also: hub/internal/fleet TestEachClusterTakesOnTheTraceOfTheFleet.
 func TestOneTraceLeadsFromTheChangeToEachMachine(t *testing.T) {
 	plain := newFixture(t, 2, nil)
 	plain.reconcile()

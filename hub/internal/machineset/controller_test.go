@@ -253,6 +253,8 @@ func TestFrozenCacheNeverDeletesTwice(t *testing.T) {
 	f.Expect(f.writes.Counts()).To(HaveKeyWithValue("delete Machine", 2))
 }
 
+// Claim: MachineSets scale by victim order. Broken: no scale-down. Also: hub/internal/machineset/plan TestDecide.
+// Edge case: Victims in the documented order, with reason. Also: hub/internal/machineset/plan TestVictimsSayWhy.
 func TestScalesDownByVictimOrderAndCountsTheGoing(t *testing.T) {
 	f := newFixture(t, 4, nil)
 	f.reconcile()
@@ -282,6 +284,7 @@ func TestScalesDownByVictimOrderAndCountsTheGoing(t *testing.T) {
 	f.Expect(active(f.machines())).To(HaveLen(4))
 }
 
+// Claim: MachineSets adopt and release. Broken: nothing adopted.
 func TestAdoptsAndReleases(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	orphan := &v1alpha1.Machine{

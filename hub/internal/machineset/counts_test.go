@@ -115,6 +115,7 @@ func TestMinReadySecondsPassWhileASetAloneIsFrozen(t *testing.T) {
 }
 
 // An agent whose clock is behind writes times at which, by the hub's clock, the Machine was not Ready yet.
+// Edge case: minReadySeconds mixed clocks. Also: hub/internal/freeze TestTheClockIsCorrectedByTheSkew.
 func TestMinReadySecondsAreThoseOfOneClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the agent is behind": -5 * time.Minute, "the agent is ahead": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,7 @@ func (f *fixture) expectDecidesAgain() {
 	f.Expect(f.told()).NotTo(ContainElement(HavePrefix("Warning")))
 }
 
+// Edge case: A Ready Machine was deleted on an old version. Also: TestADeletionIsTriedAgainSoonWhileAStatusIsWrittenOverAndOver; hub/internal/machinedeployment TestAMachineThatCouldNotBeUpdatedInPlaceAndHasChangedSinceIsNotReplaced, TestAMachineThatHasBecomeReadySinceItWasChosenKeepsItsPlace.
 func TestAMachineThatChangedSinceItWasChosenIsNotDeleted(t *testing.T) {
 	t.Run("by a scale-down", func(t *testing.T) {
 		f := newFixture(t, 3, nil)

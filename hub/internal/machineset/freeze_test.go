@@ -17,6 +17,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
+// Claim: Frozen sets do nothing. Broken: freeze ignored.
 func TestFrozenSetDoesNothingButReport(t *testing.T) {
 	tests := map[string]struct {
 		freeze func(*fixture)

@@ -47,6 +47,8 @@ func about(told []string, reason string) []string {
 	return events
 }
 
+// Edge case: Invalid labels blocked healing. Also: TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo, TestARefusedUpdateIsAFailureThatIsTriedMoreAndMoreRarely.
+// Edge case: Reserved keys looped. Also: TestASelectorThatNoMachineCanMatchMakesNoneAndSaysSo.
 func TestWhatNoMachineCanHaveIsLeftOutOfATemplateAndNamed(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.older(func(set *v1alpha1.MachineSet) {

@@ -39,6 +39,7 @@ func (f *fixture) frozenFor(reason string) {
 }
 
 // Each state of a MachineSet, with its conditions and what the kstatus library makes of them.
+// Edge case: kstatus: an unready MachineSet was Current.
 func TestKStatus(t *testing.T) {
 	const none = ""
 	tests := map[string]struct {

@@ -41,6 +41,7 @@ func (f *fixture) live(before func(), snapshots *Snapshots) {
 }
 
 // A deployment that begins to move Machines out of a set while the set reads them must not have them made once more.
+// Claim: A set that changes during a read is left alone. Broken: its resource version is not compared.
 func TestASetThatChangesWhileItsMachinesAreReadIsLeftAlone(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.reconcile()
@@ -77,6 +78,7 @@ func TestAStatusWrittenMeanwhileCostsNoTurn(t *testing.T) {
 
 // A step of a rollout costs one read of the Machines, that of the deployment. A set believes it only where it says the
 // same as the cache, and only once.
+// Claim: A rollout step reads Machines once; sets use that read only if safe. Broken: it is used whatever the cache says; a set's own writes are not noted; its age is not looked at. Also: TestAReadIsUsedOnlyIfItBeganAfterTheLastWrite.
 func TestASetUsesWhatItsDeploymentHasJustRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		// meanwhile happens between the deployment's read and the set's turn.

@@ -30,6 +30,7 @@ func (f *fixture) deployment(change func(*v1alpha1.MachineDeployment)) {
 }
 
 // The order of a set may be older than what its deployment asks for: its controller may not have taken the places off yet.
+// Edge case: A paused hub acted on old orders. Also: TestAProcessThatWasStoppedDecidesAnew.
 func TestASetMakesNoMoreThanItsDeploymentAllowsNow(t *testing.T) {
 	f := newFamily(t, nil)
 	for _, name := range []string{"old", "new"} {
@@ -101,6 +102,7 @@ func TestAProcessThatWasStoppedDecidesAnew(t *testing.T) {
 	}
 }
 
+// Edge case: A lost Machine got the old template. Also: hub/internal/machinedeployment/plan "on delete: the set looks before the deployment".
 func TestASetOfAnOlderTemplateLeavesWhatItLacksToTheCurrentOne(t *testing.T) {
 	for _, strategy := range []v1alpha1.MachineDeploymentStrategy{{Type: v1alpha1.OnDelete}, {Type: v1alpha1.InPlace}} {
 		t.Run(string(strategy.Type), func(t *testing.T) {
@@ -146,6 +148,7 @@ func (b *blocked) List(ctx context.Context, list client.ObjectList, options ...c
 	return b.Reader.List(ctx, list, options...)
 }
 
+// Edge case: One slow namespace held up all.
 func TestASlowClusterHoldsUpNoReplacementInAnother(t *testing.T) {
 	slow, other := newFamily(t, nil), newFamily(t, nil)
 	live := &blocked{Reader: slow.direct, namespace: slow.set.Namespace, reached: make(chan struct{}), release: make(chan struct{})}
@@ -177,6 +180,7 @@ func TestASlowClusterHoldsUpNoReplacementInAnother(t *testing.T) {
 }
 
 // The reason of a set's own overshoot is what keeps it frozen until it has few enough Machines.
+// Edge case: A frozen set seemed to overshoot.
 func TestASetThatItsDeploymentFreezesForAnotherOnesOvershootIsNotTakenForOneItself(t *testing.T) {
 	f := newFixture(t, 3, nil)
 	f.rest()

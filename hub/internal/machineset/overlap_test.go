@@ -87,6 +87,8 @@ func (f *fixture) strip(set *v1alpha1.MachineSet) *v1alpha1.Machine {
 	return nil
 }
 
+// Claim: Of two MachineSets with overlapping selectors the younger touches nothing. Broken: no overlap is looked for; the watches are taken out; it is looked for in the cache alone. Also: TestASetWithoutControllerWaitsForDeployments, TestASetThatWaitsIsWokenWhenTheOtherGoes, TestACacheWithoutTheOlderSetMakesNoMachine; hub/internal/overlap TestExactlyOneOfTwoThatOverlapWaits.
+// Edge case: Two MachineSets selected the same Machines, unnamed. Also: TestAStalledSetKeepsTheMachinesThatItHas, TestASetWithoutControllerWaitsForTheSetsOfADeployment.
 func TestTheYoungerOfTwoSetsWithOverlappingSelectorsIsStalledAndTouchesNothing(t *testing.T) {
 	for name, selector := range map[string]map[string]string{"the same selector": {"app": "x"}, "a narrower one": {"app": "x", "pool": "b"}} {
 		t.Run(name, func(t *testing.T) {

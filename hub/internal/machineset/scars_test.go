@@ -20,22 +20,35 @@ import (
 	"github.com/hollowfleet/hollowfleet/internal/reconciler"
 )
 
-// TestScars has the failures of other machine controllers that a MachineSet must not repeat; docs/edge-cases.md lists
+// TestScars has the failures of other machine controllers that a MachineSet must not repeat; docs/contributing/edge-cases.md lists
 // all of them.
+// Claim: Freeze label and condition agree after a crash. Broken: the label written only when the condition turns. Also: "label and condition disagree"; hub/internal/machinedeployment TestLabelAndConditionAgreeAfterTheNextLook.
+// Claim: Far too many Machines freeze a set and its deployment. Broken: thaws below the high mark already; it is not recorded which Machines came. Also: hub TestHubFreezesASurplusAndThawsByItself.
 func TestScars(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"MCM safety controller: overshoot freezes at high and thaws at low":                    aSurplusFreezesAndThawsByItself,
-		"MCM #81–#88, #718, #346: an error while unfreezing does not freeze for ever":          aThawThatFailsIsTriedUntilItSucceeds,
-		"MCM #81–#88, #718, #346: a Recreate deployment leaves later sets unprotected":         everySetIsWatchedWhateverTheStrategy,
-		"MCM #81–#88, #718, #346: a restart forgets the freeze":                                aSurplusThatCameWhileNobodyLookedFreezes,
-		"MCM #81–#88, #718, #346: label and condition disagree":                                labelAndConditionAgreeAfterTheNextLook,
-		"outscale #543: selector and labels that part make thousands of machines":              machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver,
-		"CAPI #3163, MCM #688, #155, #354: replacements in flight are limited":                 failedMachinesAreReplacedOneByOneWithinTheBound,
+		// Edge case: MCM safety controller: overshoot freezes at high, unfreezes at low. Also: hub/internal/machineset/plan TestFrozen.
+		"MCM safety controller: overshoot freezes at high and thaws at low": aSurplusFreezesAndThawsByItself,
+		// Edge case: MCM #81–#88, #718, #346: an error while unfreezing freezes for ever.
+		"MCM #81–#88, #718, #346: an error while unfreezing does not freeze for ever": aThawThatFailsIsTriedUntilItSucceeds,
+		// Edge case: MCM #81–#88, #718, #346: Recreate leaves later sets unprotected.
+		"MCM #81–#88, #718, #346: a Recreate deployment leaves later sets unprotected": everySetIsWatchedWhateverTheStrategy,
+		// Edge case: MCM #81–#88, #718, #346: a restart forgets the freeze.
+		"MCM #81–#88, #718, #346: a restart forgets the freeze": aSurplusThatCameWhileNobodyLookedFreezes,
+		// Edge case: MCM #81–#88, #718, #346: label and condition disagree.
+		"MCM #81–#88, #718, #346: label and condition disagree":                   labelAndConditionAgreeAfterTheNextLook,
+		"outscale #543: selector and labels that part make thousands of machines": machinesThatLoseTheSelectorsLabelsOnTheWayAreNotMadeOverAndOver,
+		// Edge case: CAPI #3163, MCM #688, #155, #354: unlimited replacements. Also: hub/internal/machineset/plan TestRemediationStaysWithinItsBoundsAndConverges.
+		"CAPI #3163, MCM #688, #155, #354: replacements in flight are limited": failedMachinesAreReplacedOneByOneWithinTheBound,
+		// Edge case: CAPI #3163, MCM #688, #155, #354: unhealthy machines are not named.
 		"CAPI #3163, MCM #688, #155, #354: too many unhealthy machines stop it, and are named": tooManyUnhealthyMachinesStopRemediation,
-		"CAPI #11974: a soak delay":                                         minReadySecondsEndsAtItsDeadline,
+		// Edge case: CAPI #11974: a soak delay.
+		"CAPI #11974: a soak delay": minReadySecondsEndsAtItsDeadline,
+		// Edge case: CAPI #75: scale down chosen machines.
 		"CAPI #75: a scale-down takes the machines that were marked for it": scaleDownTakesTheMachineThatTheAutoscalerMarkedLast,
-		"CAPI #14217: a ceiling on runaway creation":                        aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling,
-		"MCM #483: back-off of refused creations":                           aRefusedCreationIsNotTriedAgainForEveryEvent,
+		// Edge case: CAPI #14217: a ceiling on runaway creation. Also: TestACeilingBoundsWhatASetMakesInATime.
+		"CAPI #14217: a ceiling on runaway creation": aSetWhoseMachinesAreTakenFromItStopsAtItsCeiling,
+		// Edge case: MCM #483: back-off of refused creations. Also: TestRefusedCreationsAreTriedMoreAndMoreRarely.
+		"MCM #483: back-off of refused creations": aRefusedCreationIsNotTriedAgainForEveryEvent,
 	} {
 		t.Run(name, test)
 	}

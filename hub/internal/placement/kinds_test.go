@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { testenv.Main(m, &environment) }
 const patience = 30 * time.Second
 
 // A hub that runs learns that the kinds are installed, that they change, and that they are gone.
+// Claim: Only the Placement's own decisions choose clusters. Broken: the label, the namespace, the time of the deletion are not looked at. Also: TestDecisionsAreCompleteByTheClustersInThem, TestAPlacementThatIsBeingDeletedIsNotFound.
 func TestKindsComeAndGo(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)

@@ -133,6 +133,14 @@ func TestValidObjectsAreAccepted(t *testing.T) {
 	}
 }
 
+// Claim: Refused: reserved cluster names. Broken: `default` is not reserved.
+// Claim: Refused: too long cluster names. Broken: 200 characters allowed.
+// Claim: Refused: providerConfig with both or neither. Broken: rule removed.
+// Claim: Refused: negative replicas. Broken: minimum removed.
+// Claim: Refused: selector that misses the template. Broken: rule removed.
+// Claim: Refused: invalid kubelet versions. Broken: rule removed; the driver does not check. Also: agent/driver/hollow TestResolveRefuses; apis/hollownode TestCheckKubeletVersion.
+// Claim: Refused: invalid runtime versions. Broken: rule removed; the driver does not check. Also: agent/driver/hollow TestResolveRefuses; apis/hollownode TestCheckContainerRuntimeVersion.
+// Edge case: outscale #543: diverging labels make thousands of machines. Also: hub/internal/machinedeployment/plan "outscale #543: more machines than replicas and surge"; hub/internal/machineset "outscale #543: selector and labels that part make thousands of machines".
 func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 	tests := map[string]struct {
 		object client.Object
@@ -163,6 +171,7 @@ func TestBadInputIsRefusedWithFieldAndRemedy(t *testing.T) {
 			c.Spec.HealthChecks = []v1alpha1.ClusterHealthCheck{check, check}
 		}), "spec.healthChecks[1]", "Duplicate value"},
 
+		// Edge case: Negative CPUs were accepted.
 		"negative CPUs of a class": {with(class(), func(c *v1alpha1.MachineClass) {
 			c.Spec.NodeTemplate = &v1alpha1.NodeTemplate{Capacity: corev1.ResourceList{"cpu": resource.MustParse("-8")}}
 		}), "nodeTemplate.capacity", "write 0 or more"},
@@ -337,6 +346,7 @@ func TestBadChangeIsRefusedWithFieldAndRemedy(t *testing.T) {
 	}
 }
 
+// Claim: Scale to 0, never below. Broken: scale subresource removed. Also: test/api TestKindsHaveTheirNamesAndSubresources.
 func TestNegativeScaleIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	c := environment.Client

@@ -16,6 +16,7 @@ import (
 )
 
 // What has begun was begun as the spec says, and its plans are on the nodes.
+// Claim: Only pausing changes a disruption. Broken: the policy lets all pass.
 func TestOfADisruptionOnlyThePauseIsChanged(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	const file = "admission/disruptions.yaml"

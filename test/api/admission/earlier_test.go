@@ -86,6 +86,8 @@ var wrongSpecs = map[string]any{
 
 // A finalizer has to come off whatever the schema thinks of the rest by now: else neither the object nor its namespace ever goes. And what
 // is wrong can be put right.
+// Claim: Objects of older schemas can be repaired or deleted. Broken: rules that ask for fields without `has` refuse the finalizer.
+// Edge case: Objects without spec kept finalizers.
 func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	var objects []*unstructured.Unstructured

@@ -17,6 +17,7 @@ import (
 )
 
 // The API server accepts as a duration what Go does not decode, and one such object made every list fail.
+// Edge case: Durations that Go cannot decode were accepted.
 func TestDurationsThatGoDoesNotDecodeAreRefused(t *testing.T) {
 	for _, duration := range []string{"2d", "1 week", "5 minutes", "", "1h30", "99999h", "-1s", strings.Repeat("1s", 20)} {
 		for _, object := range []client.Object{machine(), set(), deployment(), class()} {
@@ -70,6 +71,7 @@ func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: effect}
 }
 
+// Edge case: A template's hostname label, or invalid labels, reached Nodes.
 func TestWhatNoNodeCanHaveIsRefused(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	old := client.Object(machine())
@@ -137,6 +139,7 @@ func TestWhatNoNodeCanHaveIsRefused(t *testing.T) {
 	g.Expect(c.Create(t.Context(), many)).To(Succeed(), "all that a Node can have")
 }
 
+// Edge case: Reserved keys made creation loops.
 func TestKeysOfTheHubAreRefusedInTemplates(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	applyMachinesPolicy(t, c)

@@ -97,14 +97,15 @@ func TestAnnotationsThatTheAutoscalerCannotReadAreRefused(t *testing.T) {
 		annotations map[string]string
 		message     string
 	}{
-		"no number":            {map[string]string{minSize: "one", maxSize: "3"}, minSize + ` is "one": write a whole number`},
-		"a fraction":           {map[string]string{maxSize: "1.5"}, maxSize + ` is "1.5": write a whole number`},
-		"negative":             {map[string]string{minSize: "-1", maxSize: "1"}, minSize + ` is "-1": write a whole number`},
-		"empty":                {map[string]string{maxSize: ""}, maxSize + ` is "": write a whole number`},
-		"both bad":             {map[string]string{minSize: "a", maxSize: "b"}, minSize + ` is "a", ` + maxSize + ` is "b"`},
-		"max below min":        {map[string]string{minSize: "3", maxSize: "2"}, minSize + " is 3, but " + maxSize + " is only 2: raise the maximum"},
-		"min alone":            {map[string]string{minSize: "1"}, maxSize + " is missing, which counts as 0: set it too"},
-		"a bad capacity":       {map[string]string{capacity + "cpu": "four"}, capacity + `cpu is "four": write a quantity`},
+		"no number":      {map[string]string{minSize: "one", maxSize: "3"}, minSize + ` is "one": write a whole number`},
+		"a fraction":     {map[string]string{maxSize: "1.5"}, maxSize + ` is "1.5": write a whole number`},
+		"negative":       {map[string]string{minSize: "-1", maxSize: "1"}, minSize + ` is "-1": write a whole number`},
+		"empty":          {map[string]string{maxSize: ""}, maxSize + ` is "": write a whole number`},
+		"both bad":       {map[string]string{minSize: "a", maxSize: "b"}, minSize + ` is "a", ` + maxSize + ` is "b"`},
+		"max below min":  {map[string]string{minSize: "3", maxSize: "2"}, minSize + " is 3, but " + maxSize + " is only 2: raise the maximum"},
+		"min alone":      {map[string]string{minSize: "1"}, maxSize + " is missing, which counts as 0: set it too"},
+		"a bad capacity": {map[string]string{capacity + "cpu": "four"}, capacity + `cpu is "four": write a quantity`},
+		// Edge case: A costly quantity in an annotation.
 		"a costly capacity":    {map[string]string{capacity + "cpu": "1e-2000000000"}, capacity + `cpu is "1e-2000000000": write a quantity`},
 		"a bad number of pods": {map[string]string{capacity + "maxPods": "1k"}, capacity + `maxPods is "1k": write a whole number`},
 	}

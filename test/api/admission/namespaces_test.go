@@ -20,6 +20,7 @@ func namespaceOf(cluster string) *corev1.Namespace {
 	}}}
 }
 
+// Edge case: A deleted namespace stayed Terminating.
 func TestTheNamespaceOfAClusterIsNotDeletedWhileTheClusterExists(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	kept, other := cluster(uniqueName()), cluster(uniqueName())

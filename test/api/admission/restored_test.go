@@ -20,6 +20,7 @@ func hashed(value string) map[string]string {
 
 // A backup tool strips owner references: what the hub wrote has to pass without them. What it never writes is refused with them, too,
 // because anyone can write an owner reference.
+// Edge case: Backups could not restore MachineSets. Also: hub/internal/machinedeployment TestMachineSetsCanBeRestored.
 func TestMachineSetsOfTheHubCanBeRestoredWithoutOwner(t *testing.T) {
 	g, c := NewWithT(t), environment.Client
 	applyMachinesPolicy(t, c)

@@ -15,6 +15,7 @@ import (
 
 // The other specs write themselves what an agent writes; here an agent does.
 var _ = Describe("cluster-autoscaler with a hub, an agent and its Nodes", fleettest.Long, func() {
+	// Claim: The autoscaler finds provider IDs and annotations on Nodes. Broken: the Node names another Machine.
 	It("should know the Nodes, and scale them up and down", func(ctx SpecContext) {
 		fleet := fleettest.Start(ctx, localfleet.Options{Clusters: []string{"c1"}})
 		Expect(config.Apply(ctx, fleet.HubClient, config.RBAC, "rbac/autoscaler")).To(Succeed())

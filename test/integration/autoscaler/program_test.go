@@ -113,6 +113,7 @@ func startProgram(program string, hub *rest.Config, member *localfleet.Member) {
 }
 
 var _ = Describe("cluster-autoscaler itself, unmodified", func() {
+	// Claim: cluster-autoscaler itself scales from zero, up, down, to zero. Broken: the role without `update machines`: it never scales down.
 	It("should scale a deployment from zero, further up, down by the Nodes that it chose, and to zero", func(ctx SpecContext) {
 		program := os.Getenv(programVariable)
 		if program == "" {

@@ -23,6 +23,7 @@ var _ = Describe("cluster-autoscaler at work", func() {
 		}
 	}
 
+	// Claim: A Machine that the autoscaler unmarks is not taken. Broken: the hub remembers a mark that is gone.
 	It("should take its mark off again when the scale-down fails", func(ctx SpecContext) {
 		w.deploy(ctx, "pool", 3, sizes("0", "5"))
 		machines := w.machines(ctx, "pool")
@@ -75,6 +76,7 @@ var _ = Describe("cluster-autoscaler at work", func() {
 		Expect(w.autoscaler.replicas(ctx, w.pool())).To(Equal(2))
 	})
 
+	// Claim: The autoscaler's options stay as set. Broken: the hub removes them.
 	It("should read the options that a user sets, also during and after a rollout", func(ctx SpecContext) {
 		wanted := map[string]string{
 			"scaledownutilizationthreshold": "0.7", "scaledowngpuutilizationthreshold": "0.6", "scaledownunneededtime": "5m",

@@ -20,6 +20,7 @@ var _ = Describe("the role of cluster-autoscaler", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
+	// Claim: cluster-autoscaler needs each right of its role, and no other. Broken: each of the twelve rights taken away, one at a time; one added. Also: "should let it do nothing else".
 	It("should hold every right that the requests need, and no other", func(ctx SpecContext) {
 		w.deploy(ctx, "pool", 0, sizes("0", "3"))
 		w.deployLone(ctx, sizes("0", "3"))

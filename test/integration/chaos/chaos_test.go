@@ -62,6 +62,7 @@ func (h *herd) hold(what asked) {
 	h.witness.Nodes.Hold(fleettest.Bound{Most: most})
 }
 
+// Claim: Random faults lose and double nothing. Broken: not broken as a whole.
 var _ = It("A fleet should lose nothing, whatever breaks", func(ctx SpecContext) {
 	random := rand.New(rand.NewPCG(*seed, 0))
 	fmt.Fprintf(GinkgoWriter, "seed %d\n", *seed)

@@ -138,6 +138,8 @@ func (p *person) servesMetrics(before localfleet.Report) {
 	}
 }
 
+// Claim: A local fleet's metrics are where status says. Broken: new. Also: internal/dev/localfleet TestAProgramThatIsStartedAgainServesWhereItDid, TestEndpointsAreThoseOfTheCommandLine; hub/internal/cli/local TestStatusShowsWhereMetricsAre.
+// Edge case: `cluster list` lagged `local up`.
 func TestALocalFleet(t *testing.T) {
 	p := newPerson(t)
 	report := p.up("--clusters", "2", "--machines", "1", "--kubelet-version", "v1.36.2", "--kubelet-version", "v1.35.4")
@@ -168,6 +170,7 @@ func TestALocalFleet(t *testing.T) {
 	p.Expect(code).To(Equal(3))
 }
 
+// Edge case: A hopeless `local up` named no cause.
 func TestAFleetWithoutProgressSaysWhyAndEnds(t *testing.T) {
 	testenv.Long(t)
 	p := newPerson(t)

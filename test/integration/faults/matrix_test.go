@@ -34,6 +34,7 @@ var met = encounters{}
 // turn counts the rounds: with each of them a herd goes on to its next activity.
 var turn int
 
+// Claim: Whatever breaks, nothing is lost, doubled or over budget. Broken: not broken as a whole.
 var _ = Describe("A fleet in the middle of every activity", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		AddReportEntry("seed", *seed)
@@ -166,6 +167,7 @@ func expectWellDone(ctx context.Context) {
 }
 
 var _ = Describe("Two blips", func() {
+	// Claim: Two distant blips are no outage. Broken: not broken alone.
 	DescribeTable("should not add up to an outage, far apart",
 		func(ctx SpecContext, way fleettest.Way, part fleettest.Part) {
 			expectHealthy(ctx)

@@ -33,6 +33,7 @@ var (
 	onlookers []*fleettest.Witness
 )
 
+// Edge case: Fault injection at scale (CAPI, number 13305). Also: test/integration/chaos TestChaos.
 func TestFaults(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())

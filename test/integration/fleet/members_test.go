@@ -42,6 +42,7 @@ func override(key, value string) v1alpha1.MachineFleetOverride {
 
 // describeOverrides has the specs in which clusters of one fleet get something else than the others.
 func describeOverrides() {
+	// Claim: Overrides reach only the clusters they choose, merged. Broken: every cluster gets the fleet's own template.
 	It("should give a cluster the replicas and the template of its overrides", fleettest.Long, func(ctx SpecContext) {
 		large, gold, others := fleet.Members[2], fleet.Members[3], fleet.Members[:2]
 		label(ctx, large, sizeLabel, "large")
@@ -77,6 +78,7 @@ func describeOverrides() {
 
 // describeLateClusters has the specs in which a cluster that was not there before joins a fleet.
 func describeLateClusters() {
+	// Claim: A cluster that joins a complete fleet is brought up alone. Broken: one that is late never has its turn.
 	It("should bring up a cluster that joins when the rollout is complete", fleettest.Long, func(ctx SpecContext) {
 		late, others := fleet.Members[3], fleet.Members[:3]
 		setStage(ctx, late, "")
@@ -106,6 +108,7 @@ func describeLateClusters() {
 	}, SpecTimeout(2*fleettest.Patience))
 
 	// It is the last spec: the cluster stays in the fleet.
+	// Claim: A cluster that joins mid-rollout starts with its wave and stops nothing. Broken: the turn of one that is late has always come. Also: hub/internal/fleet TestAClusterThatJoinsInMidRolloutIsLate.
 	It("should take in a cluster whose own agent joins in mid-rollout", fleettest.Long, func(ctx SpecContext) {
 		canary, others := fleet.Members[0], fleet.Members[1:]
 		kubelet := upgrade(ctx)

@@ -52,6 +52,7 @@ func describeRollbacks() {
 		Expect(fleet.HubClient.Delete(ctx, later)).To(Succeed())
 	}, SpecTimeout(3*fleettest.Patience))
 
+	// Claim: A rollback survives the hub's death and starts nothing else. Broken: after its start, a hub does not count what is rolled back.
 	It("should finish a rollback in whose middle the hub is killed", fleettest.Long, func(ctx SpecContext) {
 		canary, others := fleet.Members[0], fleet.Members[1:]
 		before, machines, specs := workers.Spec.DeepCopy(), machinesOfAll(ctx, others...), specsOfAll(ctx)

@@ -28,6 +28,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		canary, second, third, fourth = fleet.Members[0], fleet.Members[1], fleet.Members[2], fleet.Members[3]
 	})
 
+	// Claim: No Machine before the canary's soak; adoption keeps foreign fields. Broken: labels of others are taken away; all waves begin at once, and the record says that the canary succeeded long ago.
 	It("should adopt what each cluster has, the canary first", func(ctx SpecContext) {
 		text, err := os.ReadFile(sample)
 		Expect(err).NotTo(HaveOccurred())
@@ -42,6 +43,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectAdopted(ctx, before)
 	}, SpecTimeout(fleettest.Patience))
 
+	// Claim: A failed canary leaves others unchanged and is rolled back. Broken: another cluster gets a label.
 	It("should move nothing further when the canary fails, and take the canary back", func(ctx SpecContext) {
 		before, machines, specs := workers.Spec.Template.DeepCopy(), machinesOfAll(ctx), specsOfAll(ctx)
 		edit(ctx, func() {
@@ -66,6 +68,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, before.Spec.Template.Spec.Versions.Kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
+	// Claim: Nothing starts in a frozen cluster; cut-off ones keep their place and catch up. Broken: held clusters are begun.
 	It("should hold a cluster that is cut off in mid-wave and one that is frozen, and let them catch up", fleettest.Long, func(ctx SpecContext) {
 		thaw := freeze(ctx, fourth)
 		kubelet := upgrade(ctx)
@@ -85,6 +88,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
+	// Claim: A hub killed in a soak neither restarts nor shortens it. Broken: the soak begins anew while no agent has been heard.
 	It("should go on where it was when the hub is killed in the soak and in mid-wave", func(ctx SpecContext) {
 		kubelet := upgrade(ctx)
 		expectPhase(ctx, canary, "Soaking")
@@ -110,6 +114,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectRolledOut(ctx, kubelet)
 		expectCanaryFirst(ctx, kubelet)
 	},
+		// Claim: A hub killed between phases starts with the canary and no unapproved group. Broken: after its start, a hub begins all waves at once; it takes groups for approved. Also: "when the canary is in progress", "between two waves, which wait for approval".
 		Entry("before it begins", SpecTimeout(2*fleettest.Patience), func(ctx SpecContext) string {
 			killed := fleet.HubProcess
 			Expect(killed.Signal(syscall.SIGKILL)).To(Succeed())
@@ -148,6 +153,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		}),
 	)
 
+	// Claim: Skip continues without a frozen cluster, Fail stops; both recover. Broken: every policy is Hold. Also: "should begin nothing further while a cluster of the wave is cut off if the policy is Fail".
 	It("should go on without a cluster that is frozen in mid-wave if the policy is Skip", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableSkip)
 		kubelet := upgrade(ctx)
@@ -190,6 +196,7 @@ var _ = Describe("The sample MachineFleet", Ordered, func() {
 		expectCanaryFirst(ctx, kubelet)
 	}, SpecTimeout(2*fleettest.Patience))
 
+	// Claim: A changed template starts with the canary again. Broken: a cluster in progress with the template before takes up no room.
 	It("should begin with the canary again when the template changes in mid-rollout", fleettest.Long, func(ctx SpecContext) {
 		oneAtATime(ctx, v1alpha1.UnreachableHold)
 		dropped := upgrade(ctx)

@@ -65,6 +65,7 @@ func (a *agent) expire() (serial string) {
 }
 
 var _ = Describe("An agent whose certificate has expired", fleettest.Long, func() {
+	// Claim: An expired certificate is refused; a good token joins again. Broken: the request goes over a connection of the certificate before.
 	It("should be refused by the hub's API server, and join again with a token that is good", func(ctx SpecContext) {
 		a := newAgent(ctx, two, "lapsed", "lapsed")
 		a.join(ctx, joining.AcceptNow)

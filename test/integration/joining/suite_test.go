@@ -20,6 +20,7 @@ var (
 	directory string
 )
 
+// Edge case: An agent that pulls (CAPI, number 6520).
 func TestJoining(t *testing.T) {
 	fleettest.Run(t, "Joining")
 }

@@ -88,6 +88,7 @@ var _ = Describe("A NodeDisruption", func() {
 var _ = Describe("A NodeDisruption that goes on", func() {
 	BeforeEach(func() { testenv.Long(GinkgoTB()) })
 
+	// Claim: Pausing restores real Nodes. Broken: a paused run stays in the plans.
 	It("should restore Nodes while it is paused, and go on where it would be", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "paused", 1)
@@ -101,6 +102,7 @@ var _ = Describe("A NodeDisruption that goes on", func() {
 		}
 	}, SpecTimeout(5*fleettest.Patience))
 
+	// Claim: A Reboot changes the boot ID. Broken: no pod counts as evicted; the boot ID was not broken.
 	It("should start a Node again, and pass when its pods were evicted in time", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "reboots", 1)
@@ -127,6 +129,7 @@ var _ = Describe("A NodeDisruption that goes on", func() {
 		Expect(node.Status.NodeInfo.BootID).NotTo(Equal(before), "it was started again")
 	}, SpecTimeout(8*fleettest.Patience))
 
+	// Claim: A schedule repeats when done. Broken: the schedule is looked at once only.
 	It("should begin again by its schedule, and not while it goes on", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "scheduled", 1)

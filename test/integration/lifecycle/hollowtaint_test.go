@@ -54,6 +54,8 @@ func expectHollowTaint(ctx context.Context, member *localfleet.Member, machine *
 }
 
 var _ = Describe("The taint of hollow Nodes", func() {
+	// Claim: With real Nodes, hollow Nodes register with the taint. Broken: the hollow node registers without it. Also: agent/driver/hollow TestNodesRegisterWithTheTaintWhereThereAreRealNodes, TestClassAndOptionDecideOverTheTaint, TestPodsOfEarlierAgentsKeepTheirHash; agent/internal/node TestTheHollowTaint.
+	// Edge case: CoreDNS landed on hollow Nodes.
 	It("should keep waiting pods off a Node from its registration on where there are real Nodes, until the class says otherwise", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		newRealNode(ctx, member, "taint-real", "")

@@ -190,6 +190,7 @@ func expectDeleted(ctx context.Context, machine *v1alpha1.Machine) {
 }
 
 var _ = Describe("A Node that Hollowfleet did not make", func() {
+	// Edge case: A Machine took a Node's identity. Also: agent/internal/machine "should make no instance beside a node of its name, say why, and begin when that node is gone"; agent/internal/csrapprover "should not let a hollow-node join", "should not renew".
 	It("should keep its identity, pods and capacity beside a Machine of its name, which begins when the Node is gone", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "real", 1)
@@ -222,6 +223,7 @@ var _ = Describe("A Node that Hollowfleet did not make", func() {
 		Expect(machine.Status.NodeRef.UID).NotTo(Equal(found.node.UID))
 	}, SpecTimeout(6*fleettest.Patience))
 
+	// Edge case: A preset `spec.providerID` drained a Node. Also: agent/internal/machine "should take no preset spec.providerID for a proof"; test/integration/tenancy TestPage.
 	It("should not be labelled, tainted, drained or deleted for a Machine with its provider ID", func(ctx SpecContext) {
 		member := fleet.Members[0]
 		fleet.NewDeployment(ctx, member, "real", 1)

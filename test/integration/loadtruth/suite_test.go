@@ -32,6 +32,7 @@ const (
 
 var fleet *fleettest.Fleet
 
+// Claim: Reports agree with a witness at the API servers. Broken: latency from when a request was sent; unready pods forgotten; no pulse; the age of a late pod not asked for; the clusters' own thresholds not counted; no look at hollow nodes that stand still.
 func TestLoadTruth(t *testing.T) {
 	fleettest.Run(t, "Load truth")
 }

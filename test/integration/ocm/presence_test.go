@@ -164,6 +164,7 @@ var _ = Describe("A hub on which others install their kinds", Ordered, func() {
 			agreeWithRegistration(ctx)
 		}, SpecTimeout(timeout))
 
+		// Edge case: Tolerations with seconds were misdescribed. Also: "should have Placements tolerate a stopped agent for tolerationSeconds".
 		It("should have Placements choose mirrors by their labels, and leave one out while its agent is stopped", func(ctx SpecContext) {
 			placeWithoutWebhooks(ctx)
 		}, SpecTimeout(timeout))

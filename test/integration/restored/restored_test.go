@@ -16,6 +16,7 @@ import (
 )
 
 var _ = Describe("A hub that is restored from a backup", func() {
+	// Claim: A restored or other hub is acknowledged first. Broken: not broken alone. Also: "should be acknowledged before the instances of another one are worked on, and so should that one again".
 	It("should be acknowledged before anything comes or goes for what it says", func(ctx SpecContext) {
 		deployment := fleet.NewDeployment(ctx, busy, "workers", 3)
 		fleet.ExpectReady(ctx, busy, "workers", 3)

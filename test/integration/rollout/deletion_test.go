@@ -46,6 +46,7 @@ func (p *pool) left(ctx context.Context, g Gomega) left {
 }
 
 var _ = Describe("A MachineDeployment that is deleted in the foreground", func() {
+	// Edge case: Foreground deletion left Machines.
 	It("should go after its MachineSets, Machines, Nodes and pods, amid a rollout, and leave nothing", func(ctx SpecContext) {
 		p := newPool(ctx, "foreground", 3, rolling(surge, unavailable))
 		p.upgrade(ctx)

@@ -155,6 +155,7 @@ func writeAttacks(text *bytes.Buffer, title, about string, attacks []attack) {
 	}
 }
 
+// Claim: Who may do what is as the page says. Broken: new rows; the policies and roles as they were.
 func TestPage(t *testing.T) {
 	if *writePage {
 		if err := os.WriteFile(pagePath, makePage(), 0o644); err != nil {

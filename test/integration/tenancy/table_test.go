@@ -164,6 +164,7 @@ func ownCluster() []attempt {
 	var attempts []attempt
 	for _, kind := range []string{
 		v1alpha1.ClusterAcceptedCondition, v1alpha1.ClusterJoinedCondition, v1alpha1.ClusterAgentConnectedCondition,
+		// Claim: An agent writes only its own health conditions. Broken: an older policy: the allowed ones are refused.
 		v1alpha1.FrozenCondition, v1alpha1.ReadyCondition, "SomethingNew", "example.com/NotAskedFor",
 	} {
 		attempts = append(attempts, attempt{"write the condition " + kind, policy, "status.conditions: of a Cluster", updatePatch(own, clusterCondition(kind))})

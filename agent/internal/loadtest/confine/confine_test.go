@@ -42,6 +42,7 @@ var workloads = map[string]struct{ text, path string }{
 	"CronJob":               {"apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: %s}}}}", "spec.jobTemplate.spec.template.spec"},
 }
 
+// Edge case: Anti-affinity starved the cluster.
 func TestPodsThatReachFurther(t *testing.T) {
 	for what, test := range map[string]struct{ spec, want string }{
 		"a Node":               {"{nodeName: c1-podhost, containers: [{name: c}]}", ".nodeName: "},
@@ -275,6 +276,7 @@ func TestLimitsThatAreNone(t *testing.T) {
 }
 
 // Kinds that only an administrator knows have their pods pinned as well, wherever they are.
+// Claim: Allowed kinds' pods go to hollow Nodes. Broken: only known kinds are pinned.
 func TestPodsOfAllowedKindsGoToHollowNodes(t *testing.T) {
 	text := "apiVersion: example.com/v1\nkind: Widget\nspec:\n  containers: none\n  groups:\n  - template: {spec: {containers: [{name: c}], nodeSelector: {a: b}}}\n  head: {template: {spec: {containers: [{name: c}]}}}\n  other: {spec: {containers: [1]}}"
 	limits := complete(t, Limits{Kinds: []string{"Widget.example.com"}})

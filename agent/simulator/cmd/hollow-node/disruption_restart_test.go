@@ -25,6 +25,7 @@ func (p *process) expectKilled(t *testing.T) {
 	}
 }
 
+// Claim: Kill and Reboot act once a window. Broken: the process does not end. Also: agent/simulator/internal/disrupt TestAProcessDiesOnceInAWindow.
 func TestKillRebootAndNeverJoin(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
@@ -82,6 +83,7 @@ func (p *process) anotherBoot(before *corev1.Node) func(context.Context) error {
 }
 
 // A condition stays on the Node when the process dies, and the next process has no note of it.
+// Claim: A restarted node removes only its disruptions' conditions. Broken: conditions are not known by their message. Also: agent/simulator/internal/disrupt TestStatesOfFaults.
 func TestARestartedNodeRemovesTheConditionsOfItsDisruptions(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
@@ -95,6 +97,7 @@ func TestARestartedNodeRemovesTheConditionsOfItsDisruptions(t *testing.T) {
 	eventually(t, "the condition is gone", time.Minute, p.condition("KernelDeadlock", "", ""))
 }
 
+// Claim: Configured unhealthiness survives restarts. Broken: the configuration's entry is not followed. Also: agent/driver/hollow TestUnhealthy.
 func TestANodeTurnsUnhealthyByItsConfiguration(t *testing.T) {
 	longOnly(t)
 	t.Parallel()

@@ -173,6 +173,7 @@ func (f faultTest) run(t *testing.T, p *process) {
 }
 
 // One node has one fault after the other, so that each also shows that the one before has left nothing behind.
+// Claim: Faults show at the API server and end. Broken: NotReady makes no state. Also: agent/simulator/internal/disrupt TestStatesOfFaults, TestAFaultIsThereInItsWindowOnly.
 func TestFaults(t *testing.T) { //nolint:tparallel // see above
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("disrupted"), goodToken)

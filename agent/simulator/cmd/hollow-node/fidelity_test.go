@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Edge case: No join without /etc/passwd.
 func TestANodeJoinsInAnImageFromScratch(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -27,6 +28,7 @@ func TestANodeJoinsInAnImageFromScratch(t *testing.T) {
 }
 
 // PodSecurity "restricted" asks for a user other than root and for no number.
+// Edge case: Non-root hollow pods did not start.
 func TestPodsOfEveryUserRun(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("users"), goodToken)
@@ -76,6 +78,7 @@ func TestAServiceOfPodsOnTheHostNetworkHasEndpoints(t *testing.T) {
 	})
 }
 
+// Edge case: `hollow-node --version` was unknown.
 func TestVersionIsPrinted(t *testing.T) {
 	for _, arguments := range []string{"version", "--version"} {
 		output, err := exec.Command(binary(t, "hollow-node"), arguments).CombinedOutput()
@@ -86,6 +89,7 @@ func TestVersionIsPrinted(t *testing.T) {
 }
 
 // Nothing makes volumes here, but what was made by hand is bound and mounted.
+// Edge case: Claims were never bound or deleted.
 func TestAPodWithAClaimOfAVolumeMadeByHandRuns(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("claims"), goodToken)

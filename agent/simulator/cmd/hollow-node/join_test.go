@@ -80,6 +80,7 @@ func TestANodeTakesARenewedBootstrapToken(t *testing.T) {
 	p.readyNode(t)
 }
 
+// Claim: One certificate request per node. Broken: each attempt makes a request of its own.
 func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("denied"), goodToken)
@@ -102,6 +103,10 @@ func TestANodeAsksAgainWhenItsDeniedRequestIsGone(t *testing.T) {
 	p.readyNode(t)
 }
 
+// Claim: Reports the Machine's kubelet version. Broken: reports the built-in version.
+// Claim: Capacity and extended resources. Broken: no capacity.
+// Claim: Max pods. Broken: always 110.
+// Claim: OS image. Broken: always the default.
 func TestTheNodeIsAsConfigured(t *testing.T) {
 	t.Parallel()
 	configuration := configurationOf("configured")
@@ -168,6 +173,7 @@ func hasTaint(node *corev1.Node, want corev1.Taint) bool {
 	return false
 }
 
+// Claim: A hollow node has its own `system:node` identity. Broken: another name is asked for. Also: TestTheNodeIsAsConfigured.
 func TestTheIdentityIsRestricted(t *testing.T) {
 	t.Parallel()
 	c := realCluster(t)

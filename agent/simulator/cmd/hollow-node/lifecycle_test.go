@@ -24,6 +24,7 @@ func newQuantity(value int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.DecimalSI)
 }
 
+// Claim: Clean exit on SIGTERM. Broken: SIGTERM not handled.
 func TestARestartedNodeKeepsItsIdentity(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("restarted"), goodToken)
@@ -97,6 +98,7 @@ func (p *process) leaseRenewedAfter(ctx context.Context, moment time.Time) error
 
 // A control plane of its own: after an absence each controller takes up its work when its own back-off ends, up to half a
 // minute later, and other tests would wait for that.
+// Claim: Faults start and end without the API server. Broken: the end of a window is not noticed.
 func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -127,6 +129,7 @@ func TestANodeOutlivesTheAPIServersAbsence(t *testing.T) {
 	eventually(t, "the Node is ready", 2*time.Minute, p.condition(corev1.NodeReady, corev1.ConditionTrue, ""))
 }
 
+// Claim: Start-up delay. Broken: no delay.
 func TestStartupDelay(t *testing.T) {
 	t.Parallel()
 	configuration := configurationOf("delayed")

@@ -49,6 +49,7 @@ func (p *process) expectEnd(t *testing.T) {
 	}
 }
 
+// Edge case: A hollow-node wrote another's Node. Also: agent/simulator/internal/hollownode TestAPatchOfTheStatusNamesTheNodeThatIsThisKubelets.
 func TestAHollowNodeEndsWhenAnotherMachineRegistersUnderItsName(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), configurationOf("taken"), goodToken)

@@ -32,6 +32,7 @@ func sizeOf(t *testing.T, image string) int64 {
 	return int64(response.Image.Size)
 }
 
+// Claim: Image pulls take their bytes' time, failures back off. Broken: no rate passed on; each pull with the whole rate; an image that is there pulled again; a failure whatever image and node; the annotation not read. Also: agent/simulator/internal/fakecri TestAPullTakesTheTimeOfItsBytes, TestPullsShareTheRate, TestAnImageIsPulledOnceAtATime, TestPullsFailBySeed, TestPullsOfAPodFailByItsAnnotation.
 func TestImagesTakeTheirTimeToPull(t *testing.T) {
 	t.Parallel()
 	const image, took = "example.com/app:1", 3 * time.Second

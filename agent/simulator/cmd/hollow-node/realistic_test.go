@@ -33,6 +33,7 @@ func realistic(name string) contract.Configuration {
 	return configuration
 }
 
+// Claim: With `probes: Run` the kubelet's prober decides; nothing is sent. Broken: probes sent to the pod; the time of an annotation compared the wrong way round; annotations that concern sidecars. Also: agent/simulator/internal/hollownode TestKubelet, TestProbesAreKeptInTheProcess; agent/simulator/internal/fakecri TestProbesFollowTheAnnotations.
 func TestProbesDecide(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), realistic("probes"), goodToken)
@@ -118,6 +119,7 @@ func (p *process) livenessProbe(t *testing.T) {
 	})
 }
 
+// Claim: Containers take their part of the grace period. Broken: no part of the grace period passed on; the exit code of SIGTERM for a kill; each call a signal of its own; no waiting for the end of ctx or of the container. Also: agent/simulator/internal/fakecri TestContainersTakeTheirPartOfTheGracePeriod, TestAStoppingContainerRunsAndTheRuntimeAnswers, TestAShorterGracePeriodKills, TestATermSignalCountsOnce, TestWhatEndsAContainerEndsTheWaitForIt.
 func TestContainersTakeTheirTimeToEnd(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, realCluster(t), realistic("terminations"), goodToken)

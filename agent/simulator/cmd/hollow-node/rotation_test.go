@@ -56,6 +56,8 @@ func (p *process) approveRenewals(ctx context.Context) error {
 	return nil
 }
 
+// Claim: Certificates renew while the Node stays Ready. Broken: renewal off.
+// Claim: Connections continue with renewed certificates. Broken: the first certificate is kept in memory.
 func TestANodeRenewsItsCertificate(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--controller-manager-arg", "cluster-signing-duration="+shortLife.String())

@@ -7,6 +7,7 @@ import (
 )
 
 // The test itself would not end if the amount were parsed without bounds.
+// Edge case: A costly quantity in `--podhost-capacity`. Also: FuzzCapacity.
 func TestACostlyCapacityIsRefused(t *testing.T) {
 	if capacity, err := parseCapacity("cpu=1e-2000000000"); err == nil {
 		t.Errorf("got %v", capacity)

@@ -21,6 +21,7 @@ func fill(t *testing.T, dir string, names ...string) {
 
 func noPodhost(string) ([]string, error) { return nil, nil }
 
+// Edge case: `simcluster` took and removed others' files. Also: TestADirectoryThatIsNotMarkedIsNotDeleted, TestDeleteLeavesWhatNoClusterMade, TestForeignRunDirIsLeftAlone.
 func TestADataDirectoryWithFilesIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, "precious")
@@ -85,6 +86,7 @@ func TestDeleteLeavesWhatNoClusterMade(t *testing.T) {
 	}
 }
 
+// Edge case: A link for a lock file was truncated.
 func TestALinkInPlaceOfTheLockIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, "precious")

@@ -28,6 +28,7 @@ func selfReview() *authenticationv1.SelfSubjectReview { return &authenticationv1
 func contains(list []string, item string) bool { return slices.Contains(list, item) }
 
 // With a path that is too long for a socket, so that the sockets are elsewhere.
+// Claim: Nothing outlives a killed supervisor. Broken: children without parent-death signal.
 func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 25))
 	image := t.TempDir()
@@ -137,6 +138,7 @@ func runsPod(t *testing.T, c *cluster, image string) {
 }
 
 // A Go program that panics ends like one that gets SIGABRT: all of it, with the goroutines on its standard error.
+// Edge case: A podhost's panic ended the control plane.
 func TestACrashOfThePodhostLeavesTheControlPlane(t *testing.T) {
 	dir := t.TempDir()
 	c := startCluster(t, dir, strings.Join(controlplane.AllComponents, ","))
@@ -168,6 +170,7 @@ func TestACrashOfThePodhostLeavesTheControlPlane(t *testing.T) {
 	c.stop(t)
 }
 
+// Claim: Parent death ends a simulated cluster. Broken: the parent is not watched.
 func TestClusterEndsWithItsParent(t *testing.T) {
 	dir := t.TempDir()
 	// The shell is the parent; the word after the command keeps it from

@@ -29,6 +29,12 @@ import (
 var ctx = context.Background()
 
 // One cluster serves many checks, because a start takes most of their time.
+// Claim: NodeRestriction holds a hollow node. Broken: no NodeRestriction. Also: agent/simulator/cmd/hollow-node TestTheIdentityIsRestricted.
+// Claim: RBAC refuses. Broken: authorization AlwaysAllow: the cluster does not come up. Also: "refusesStrangers", "holdsNodes".
+// Claim: Client certificates are signed. Broken: no signing key. Also: "signsRequests".
+// Claim: Data survives a restart. Broken: another data directory each start. Also: "keeps everything over a restart".
+// Claim: Ports survive a restart. Broken: the port is not recorded. Also: TestPorts.
+// Claim: Each component has its own kubeconfig. Broken: not broken alone. Also: "gives the components identities of their own".
 func TestCluster(t *testing.T) {
 	c := startCluster(t, t.TempDir(), withoutPods)
 	first := c.ready(t)

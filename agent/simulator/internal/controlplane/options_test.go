@@ -128,6 +128,7 @@ func TestAdoptState(t *testing.T) {
 }
 
 // The controller manager does not start with Nodes whose pod CIDR is not within the cluster's.
+// Edge case: The pod CIDR was companies'.
 func TestThePodCIDRStays(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded *state

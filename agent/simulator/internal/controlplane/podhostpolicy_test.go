@@ -17,6 +17,8 @@ import (
 const podhostNamespace, agentsGroup = "hollowfleet", "hollowfleet:agents"
 
 // Whoever may create a pod that the podhost starts may start a process of its machine, with a configuration of their own.
+// Claim: Only the agent creates the podhost's pods. Broken: no policy.
+// Edge case: An editor could start hollow-nodes.
 func TestOnlyTheAgentCreatesPodsForThePodhost(t *testing.T) {
 	c := startCluster(t, t.TempDir(), withoutPods+",podhost")
 	admin, agent := c.admin(t), c.as(t, "hollowfleet-agent", agentsGroup)

@@ -120,6 +120,7 @@ func presented(server string, certificate []byte) func() error {
 }
 
 // A cluster whose certificates another program makes follows them when they are renewed, and no component starts again.
+// Claim: Another program's renewed certificates are followed. Broken: not broken alone.
 func TestCertificatesOfAnotherProgramAreFollowed(t *testing.T) {
 	components := withoutPods
 	if testing.Short() {
@@ -179,6 +180,7 @@ func sorted(pids []int) []int {
 }
 
 // The names of a Service are in the certificate that the cluster makes itself.
+// Claim: Service names are in the certificate. Broken: `--serving-name` beside `--pki-dir` taken. Also: TestValidate.
 func TestServingNames(t *testing.T) {
 	c := startCluster(t, filepath.Join(t.TempDir(), "c"), apiServerOnly, "--listen", "0.0.0.0", "--serving-name", "c1.fleet.svc", "--serving-name", "192.0.2.7")
 	connection, err := tls.Dial("tcp", strings.TrimPrefix(c.ready(t).Server, "https://"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only its names are looked at
@@ -227,6 +229,7 @@ func age(t *testing.T, authority *pki.Authority, base string, after time.Duratio
 
 // The certificates that the cluster has made itself are renewed while it runs: at the API server, in the administrator's kubeconfig,
 // and beside that of a client. No component starts again.
+// Claim: A cluster's own certificates are renewed without restarts. Broken: never renewed while it runs; the time of what is there not looked at; a kubeconfig that holds the certificate. Also: agent/simulator/internal/pki TestEnsurePairKeepsWhatIsStillRight.
 func TestOwnCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 	components := withoutPods
 	if testing.Short() {
@@ -311,6 +314,7 @@ func TestOwnCertificatesAreRenewedWhileTheClusterRuns(t *testing.T) {
 	}
 }
 
+// Claim: Wrong kubeconfig requests are refused. Broken: not broken alone.
 func TestClientKubeconfigsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"agent":                     `"agent" has no value`,

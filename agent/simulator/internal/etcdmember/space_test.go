@@ -61,6 +61,7 @@ func makeSpaceIn(t *testing.T, member *embed.Etcd) bool {
 	return !isFull(member.Server)
 }
 
+// Edge case: A full etcd refused writes for ever.
 func TestAFullDatabaseTakesWritesAgainAfterDeletions(t *testing.T) {
 	member, client := startMember(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// Claim: Distinct pod IPs of the pod CIDR. Broken: a used address is handed out.
 func TestAddressesComeFromThePodCIDRAndAreUsedAgainOnlyAfterRemoval(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

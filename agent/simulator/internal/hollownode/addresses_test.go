@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// Edge case: A host-network pod left its Service without endpoints. Also: agent/simulator/cmd/hollow-node TestAServiceOfPodsOnTheHostNetworkHasEndpoints.
 func TestNodeAddressIsNoLoopbackAddress(t *testing.T) {
 	for bind, want := range map[string]string{
 		"127.0.64.7":           "241.0.64.7",
@@ -22,6 +23,7 @@ func TestNodeAddressIsNoLoopbackAddress(t *testing.T) {
 	}
 }
 
+// Edge case: Nodes shared pod addresses.
 func TestFallbackPodCIDRsOfOneClusterDiffer(t *testing.T) {
 	reserved := netip.MustParsePrefix("240.0.0.0/4")
 	seen := map[netip.Prefix]string{}

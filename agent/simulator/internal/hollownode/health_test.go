@@ -22,6 +22,8 @@ func (k *observedKubelet) GetNode(context.Context) (*corev1.Node, error) {
 	return &corev1.Node{}, k.err
 }
 
+// Claim: Health endpoint. Broken: a stuck loop is healthy.
+// Claim: Readiness endpoint. Broken: ready without certificate.
 func TestHealth(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	gate := &fakecri.Gate{}

@@ -40,6 +40,9 @@ import (
 
 // TestKubelet builds a kubelet, without an API server, and so pins everything private that tuning touches.
 // A process can build only one.
+// Claim: A Ready pod is not reported Pending. Broken: the kubelet's own order; the status set in a goroutine; set in the cache itself.
+// Claim: A late kubelet says so. Broken: no pod is late; late just after a runtime that was made to fail; a disrupted Node counts. Also: agent/internal/loadtest TestLateKubelets, TestLateHeartbeats, TestInvalidity.
+// Edge case: HTTP hooks reached real machines.
 func TestKubelet(t *testing.T) {
 	klog.SetOutput(io.Discard) // it complains that there is no API server
 	klog.LogToStderr(false)
@@ -242,6 +245,7 @@ func TestFieldsThatAreNotThereAreErrors(t *testing.T) {
 
 // TestPrivateFieldsAreInOnePlace keeps the work that a new version of Kubernetes makes in one file: no other one reaches past
 // Go's rules, but the one that sets the version, and one that calls the kernel.
+// Edge case: Private Kubernetes fields were used everywhere. Also: TestFieldsThatAreNotThereAreErrors, TestKubelet.
 func TestPrivateFieldsAreInOnePlace(t *testing.T) {
 	var found []string
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {

@@ -100,6 +100,7 @@ func writing(file, content string) func(*testing.T, *Options) {
 	return func(t *testing.T, o *Options) { write(t, filepath.Join(o.ConfigDir, file), content) }
 }
 
+// Claim: A label marks reported versions. Broken: always BuiltIn.
 func TestNodeLabelsTellWhereTheVersionComesFrom(t *testing.T) {
 	for version, want := range map[string]string{
 		"": versionBuiltIn, kubeletversion.BuiltIn(): versionBuiltIn, "v1.29.4": versionReported,

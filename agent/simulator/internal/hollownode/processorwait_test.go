@@ -16,6 +16,7 @@ func schedstats(waits ...time.Duration) fstest.MapFS {
 	return tasks
 }
 
+// Claim: A starved node says so; a quarter invalidate. Broken: one look is enough; the count does not begin anew; what cannot be read counts as starved. Also: TestWhereTheKernelCountsNothingNothingIsStarved; agent/internal/loadtest TestLateHeartbeats, TestLateKubelets, TestInvalidity.
 func TestAProcessIsStarvedThatAlwaysWaits(t *testing.T) {
 	const period = 10 * time.Second
 	for name, c := range map[string]struct {

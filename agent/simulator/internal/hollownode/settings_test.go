@@ -28,6 +28,7 @@ func settled(s *kubeletconfig.KubeletConfiguration) contract.Kubelet {
 	return settled
 }
 
+// Claim: Realistic has the kubelet's defaults. Broken: other strategy and bursts.
 func TestTheKubeletHasTheSettingsOfTheConfiguration(t *testing.T) {
 	changed := contract.Fast()
 	changed.Kubelet.MaxParallelImagePulls = 7

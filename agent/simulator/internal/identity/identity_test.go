@@ -17,6 +17,7 @@ users: [{name: u, user: {USER}}]
 `
 
 // What a bootstrap kubeconfig says must not become a process of the machine that a podhost runs on.
+// Claim: A bootstrap kubeconfig runs no program. Broken: code before the check.
 func TestABootstrapKubeconfigRunsNoProgram(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	for name, user := range map[string]string{

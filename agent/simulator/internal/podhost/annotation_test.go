@@ -17,6 +17,7 @@ import (
 
 // A hollow node reads the plan of its disruptions from such a file. It has to be there at once, and not with the next look at
 // Secrets and ConfigMaps.
+// Claim: Annotation changes reach a running process. Broken: the podhost does not take over the pod's change.
 func TestAChangedAnnotationReachesItsFile(t *testing.T) {
 	h := startHost(t, func(o *podhost.Options) { o.RefreshPeriod = time.Hour })
 	pod := h.script("p", `last=; while :; do now="plan <$(cat /etc/disruptions/plan.json)>"; [ "$now" = "$last" ] || echo "$now"; last=$now; sleep 0.1; done`)

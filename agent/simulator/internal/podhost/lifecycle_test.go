@@ -70,6 +70,10 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// Claim: Command and args. Broken: args left out.
+// Claim: Environment with downward API. Broken: no environment.
+// Claim: Logs. Broken: standard output lost.
+// Claim: SIGTERM first. Broken: no SIGTERM.
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	h := startHost(t)
 	pod := h.script("p", `echo "I am $NAME at $IP on $NODE with $REST and $*"; echo problem >&2; exec sleep 1000`)
@@ -103,6 +107,7 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 	}
 }
 
+// Claim: Exit codes. Broken: always 0.
 func TestExitCodes(t *testing.T) {
 	h := startHost(t)
 	for name, test := range map[string]struct {
@@ -139,6 +144,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// Claim: Restart policy OnFailure. Broken: never restarted.
 func TestRestartOnFailure(t *testing.T) {
 	h := startHost(t)
 	pod := h.script("p", `n=$(cat /count/n 2>/dev/null || echo 0); echo "run $n"; echo $((n+1)) >/count/n; test $n = 2`)
@@ -160,6 +166,7 @@ func TestRestartOnFailure(t *testing.T) {
 	}
 }
 
+// Claim: Restart policy Always, with back-off. Broken: never restarted.
 func TestCrashLoop(t *testing.T) {
 	h := startHost(t)
 	h.create(h.script("p", "exit 5"))
@@ -213,6 +220,7 @@ func TestInitContainersRunInOrder(t *testing.T) {
 
 const stubborn = `trap "" TERM; echo "process $$$$"; while :; do sleep 0.1; done`
 
+// Claim: Grace period. Broken: no grace.
 func TestGracePeriod(t *testing.T) {
 	h := startHost(t)
 	pod := h.script("p", stubborn)

@@ -32,6 +32,7 @@ func withVolume(pod *corev1.Pod, path string, source corev1.VolumeSource) {
 	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
 }
 
+// Claim: Volumes follow their sources. Broken: volumes are not refreshed. Also: TestDownwardAPIVolumeFollowsThePod.
 func TestSecretIsVisibleAndUpdated(t *testing.T) {
 	h := startHost(t)
 	h.createSecret(h.secret("s", "key", "first"))
@@ -61,6 +62,7 @@ func TestSecretIsVisibleAndUpdated(t *testing.T) {
 
 // What a kubelet mounts read-only, a container cannot change here either, while the podhost keeps it up to date. Without
 // root the container has the podhost's user: it cannot write by accident, but can take itself the right to.
+// Claim: Volumes are read-only for other users. Broken: files given to the container's user; write bits left. Also: agent/simulator/internal/podhost/volume TestFilesOfAnotherUser, TestContent.
 func TestVolumesAreReadOnly(t *testing.T) {
 	byForce := `
   { rm -f $file || mv $file $file-2 || chmod u+w $(realpath $file); } 2>/dev/null && echo "$file is changed"

@@ -9,6 +9,7 @@ import (
 )
 
 // What a hollow-node requests by default must not be what limits a fleet on a laptop.
+// Edge case: 50 hollow nodes filled a CPU.
 func TestTheMachineHoldsItsPodsByTheirRequests(t *testing.T) {
 	options := Options{Name: "n", Kubeconfig: "k", DataDir: "d"}
 	if err := options.complete(); err != nil {

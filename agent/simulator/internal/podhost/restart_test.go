@@ -75,6 +75,7 @@ func (h *testHost) announced(name string) int {
 	return pid
 }
 
+// Claim: emptyDir survives a podhost. Broken: emptyDir emptied at each preparation. Also: agent/simulator/internal/podhost/volume TestEmptyDirSurvivesAndIsRemoved.
 func TestKilledPodhostLeavesNoProcess(t *testing.T) {
 	h := newTestHost(t)
 	first := h.startChild()
@@ -198,6 +199,7 @@ func (h *testHost) directories() []string {
 	return directories
 }
 
+// Claim: Without its keeper a podhost ends. Broken: it goes on.
 func TestAPodhostWithoutKeeperEnds(t *testing.T) {
 	h := newTestHost(t)
 	podhost := h.startChild()

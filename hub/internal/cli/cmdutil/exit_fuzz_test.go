@@ -11,6 +11,7 @@ import (
 
 // FuzzCommandLine has the commands parse what a user may write after each of their flags. There is no hub to reach: a value
 // that can be parsed ends with exit code 1, any other with 2.
+// Edge case: Unforeseen command lines. Also: FuzzObject; hub/internal/cli/cluster FuzzClusterName, FuzzAgentServer.
 func FuzzCommandLine(f *testing.F) {
 	f.Add("c1", "yaml", "stage=test", "10m", "server")
 	f.Add("UPPER", "jsonpath={.metadata", "a==b==c", "5 minutes", "maybe")

@@ -14,6 +14,8 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// Edge case: A stopped hub seemed to work.
+// Edge case: No overall status, no hub version. Also: hub/internal/cli TestVersionAndStatusAskTheHub, TestASupportBundleHasObjectsAndNoSecrets; hub TestHubServesHealthAndMetricsAndGivesItsLeaseUp.
 func TestStateOfTheHub(t *testing.T) {
 	g := NewWithT(t)
 	renewed := metav1.NewMicroTime(now.Add(-4 * time.Second))

@@ -68,6 +68,9 @@ func deleted[T client.Object](object T, d time.Duration) T {
 	return object
 }
 
+// Claim: `status` exits 1 for anything unhealthy, 4 for what it may not see. Broken: each of its checks left out. Also: hub/internal/cli TestStatusNamesWhatIsNotHealthyOfEveryKind, TestStatusOfAUserWithoutRightsIsNotHealthy, TestStatusSaysThatAHubThatIsStoppedDoesNotWork.
+// Claim: `status` calls healthy only what was seen for the current spec. Broken: a later generation counts as seen; Available of another spec counts; orphans, and paused disruptions that still act, are left out; a Lease of the future counts as renewed. Also: hub/internal/cli TestStatusOfAnAPIServerThatDoesNotAnswerIsNotKnown, TestStatusWithoutTheRightToOneKind, TestALookThatTookTooLongIsNoProof; hub/internal/cli/cmdutil TestStateOfTheHub.
+// Edge case: `status` gave the all-clear.
 func TestJudgement(t *testing.T) {
 	rolling := is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonRollingOut)
 	old := is(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.ReasonScalingUp)

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Claim: An inotify shortage is named. Broken: a workload cluster takes 2 instances.
 func TestAShortageOfInotifyInstancesIsNamed(t *testing.T) {
 	g := NewWithT(t)
 	proc := t.TempDir()

@@ -140,6 +140,7 @@ func TestUpRefusesADirectoryThatIsNotEmpty(t *testing.T) {
 	g.Expect(err).To(MatchError(And(ContainSubstring("there is a fleet"), ContainSubstring("local down --dir '"+o.dir+"'"))), "a path with a space is quoted")
 }
 
+// Edge case: `local up --help` hid `--dir`.
 func TestHelpNamesTheDirectory(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	for _, command := range NewCommand(cmdutil.NewHub(streams)).Commands() {

@@ -8,6 +8,7 @@ import (
 	"github.com/hollowfleet/hollowfleet/hub/internal/cli/cmdutil"
 )
 
+// Claim: A low open-files limit is refused. Broken: any limit is enough.
 func TestALowLimitOfOpenFilesIsNamedBeforeAnythingStarts(t *testing.T) {
 	g := NewWithT(t)
 	err := refuseOpenFiles(64)

@@ -27,6 +27,7 @@ func set(d *v1alpha1.MachineDeployment, kind string, status metav1.ConditionStat
 	d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "a message"})
 }
 
+// Claim: `rollout status` says at once why a rollout waits; unknown is not available. Broken: Ready Unknown is ignored; the Lease is not read. Also: TestProgressOfAFleet; hub/internal/cli TestARolloutThatWaitsForAStoppedHubSaysSo.
 func TestProgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.MachineDeployment)
@@ -84,6 +85,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// Edge case: `rollout status` misjudged frozen fleets. Also: TestProgress.
 func TestProgressOfAFleet(t *testing.T) {
 	progressing := func(status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ProgressingCondition, Status: status, Reason: reason, Message: "a message"}

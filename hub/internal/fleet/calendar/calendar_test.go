@@ -125,6 +125,8 @@ func compare(t rapid.TB, zone *time.Location, from, to time.Time, s spec, durati
 }
 
 // Around each change of the clocks of each zone, a window opens when a clock on the wall says so.
+// Claim: Windows open by the wall clock in every zone. Broken: a time that exists twice opens it twice. Also: TestAnyScheduleOpensByTheClockOnTheWall; hub/internal/fleet TestWindowsOnTheDaysOnWhichTheClocksChange.
+// Edge case: Windows on days when clocks change. Also: hub/internal/fleet TestWindowsOnTheDaysOnWhichTheClocksChange.
 func TestWindowsOpenByTheClockOnTheWallInEveryZone(t *testing.T) {
 	schedules := []spec{
 		{[]int{30}, []int{2}}, {[]int{0}, []int{0}}, {[]int{15}, []int{1, 2, 3}}, {[]int{45}, []int{23}}, {[]int{0, 30}, hoursOfDay()},
@@ -165,6 +167,7 @@ func TestAnyScheduleOpensByTheClockOnTheWall(t *testing.T) {
 
 // A window is open when one of its openings is less than its duration ago and no exclusion covers the moment, and OpensAt is the
 // first such moment.
+// Claim: Nothing starts in an exclusion. Broken: not broken alone. Also: hub/internal/fleet TestNothingIsBegunInAnExclusion.
 func TestExclusionsCloseWindows(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

@@ -311,6 +311,7 @@ func newWorld(t *rapid.T) *world {
 
 // TestNoEditOpensAGate plays fleets in whose rollouts anything is edited, and hubs that may die after any write. No cluster is begun
 // unless the spec as it is now allows it, and the one with which the rollout was begun does.
+// Claim: No start without both the current spec and the promise allowing it. Broken: only the present spec is read; only the promised one is; no proof is asked for. Also: TestNothingIsBegunBeyondTheBounds; hub/internal/fleet TestAnEditNeedsTheApprovalThatWasPromised, TestAnEditLeavesTheCanaryAhead, TestAnAddedGateHolds, TestBoundsAreNotRaisedInTheMiddle.
 func TestNoEditOpensAGate(t *testing.T) {
 	seeds.UseMany(t, 2500)
 	kinds := slices.Sorted(maps.Keys(edits))

@@ -332,6 +332,7 @@ func TestForgetTakesTheConditionAway(t *testing.T) {
 	f.Expect(f.read().Status.Conditions).To(HaveLen(3), "the others stay")
 }
 
+// Edge case: Refused mirrors were only logged. Also: TestTheHubMayJoinTheDefaultClusterSet; test/integration/ocm "should create and change mirrors, which are put into the default ManagedClusterSet", "should say what the webhooks refuse and what to do, and recover".
 func TestAMirrorThatIsRefusedIsToldAndTriedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.cluster()

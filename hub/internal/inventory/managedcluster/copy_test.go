@@ -16,6 +16,8 @@ func exported(from metav1.ObjectMeta, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Labels: from.Labels, Annotations: from.Annotations}
 }
 
+// Claim: Copies of mirrors are the user's. Broken: the label alone tells the hub's own: the copies are written, and deleted. Also: TestAMirrorOfAnEarlierHubIsItsOwn, TestACopyOfAnImportedClusterIsMirrored; hub/internal/inventory/clusterprofile TestACopyOfAProfileIsTheUsers.
+// Edge case: Copied mirrors were deleted. Also: hub/internal/inventory/clusterprofile TestACopyOfAProfileIsTheUsers.
 func TestACopyOfAMirrorIsTheUsers(t *testing.T) {
 	f := newFixture(t)
 	f.cluster()

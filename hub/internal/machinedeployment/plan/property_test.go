@@ -113,6 +113,7 @@ func TestBudgetHoldsAtEachStepAndTheRolloutEnds(t *testing.T) {
 }
 
 // A scale-up amid a rollout is shared out between the sets that serve, whatever the controllers are about when it comes.
+// Edge case: A scale-up went all to the new set. Also: "scaled up between two steps: both sets get their share"; hub/internal/machinedeployment TestAScaleUpBetweenTwoStepsIsSharedOut.
 func TestAScaleUpIsSharedOutWheneverItComes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawRolled(t, rolling("2", "0"))
@@ -143,6 +144,7 @@ func TestAScaleUpIsSharedOutWheneverItComes(t *testing.T) {
 }
 
 // A scale-down amid a rollout takes the Machine that is marked for it, in whichever set it is.
+// Edge case: The autoscaler's mark was ignored. Also: "scaled down amid a rollout: the marked machine goes".
 func TestAScaleDownAmidARolloutTakesTheMarkedMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawRolled(t, rolling(fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "surge")), "0"))

@@ -23,25 +23,30 @@ const seeds = 3
 // golden files show what each controller does when; budgets are checked at every step.
 func TestReplay(t *testing.T) {
 	cases := map[string]func(w *world){
+		// Edge case: CAPI #340, PR #3434, MCM PR #627: slow deletions break the surge. Also: TestBudgetHoldsAtEachStepAndTheRolloutEnds.
 		"CAPI #340, PR #3434; MCM PR #627: deleting machines count": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 4, rolling("1", "0")
 			w.filled(4)
 			w.slow = true
 		},
+		// Edge case: CAPI PR #13020, MCM PR #733: waiting for an old machine that never becomes available. Also: test/integration/rollout "should finish although an old Machine is not available and none may be missing (CAPI PR #13020, MCM PR #733)".
 		"CAPI PR #13020, MCM PR #733: a deadlock is broken": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
 			old := w.filled(3)
 			old.machines[0].ready, old.machines[0].broken = false, true
 			old.machines[1].marked = true
 		},
+		// Edge case: maxSurge and maxUnavailable both round to 0.
 		"both bounds round to 0": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("0%", "10%")
 			w.filled(3)
 		},
+		// Edge case: CAPI #12551, #13649: several sets for one template. Also: hub/internal/machinedeployment TestStaleCachesMakeOneSetPerTemplate, TestStaleCachesKeepToTheBudget.
 		"CAPI #12551, #13649: a set's controller is behind": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("2", "1")
 			w.filled(3).generation = 1
 		},
+		// Edge case: MCM #816: template change and scale-up in one update.
 		"MCM #816: template change and scale-up in one update with two active sets": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 9, rolling("1", "1")
 			w.filled(3).sizedFor = new(6)
@@ -62,6 +67,7 @@ func TestReplay(t *testing.T) {
 			w.current.sizedFor, w.current.machines[3].marked = new(10), true
 			w.goes = []string{w.current.machines[3].name}
 		},
+		// Edge case: A paused rollout at 0 kept Machines. Also: TestBudgetHoldsAtEachStepAndTheRolloutEnds.
 		"paused and scaled to 0: no machine stays": func(w *world) {
 			w.in.Strategy, w.in.Paused = rolling("3", "0"), true
 			w.filled(5).sizedFor = new(5)
@@ -75,12 +81,14 @@ func TestReplay(t *testing.T) {
 			w.current = w.add(0)
 			w.peak = map[string]int{"r2": 1}
 		},
+		// Edge case: MCM #802: a set at its limit takes all to 0.
 		"MCM #802: new set at its limit while scaling": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
 			w.filled(3).sizedFor = new(6)
 			w.current = w.filled(4)
 			w.current.sizedFor = new(6)
 		},
+		// Edge case: CAPI #8987: more available than replicas.
 		"CAPI #8987: more available than replicas on an old set": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 3, rolling("1", "0")
 			w.filled(3).replicas = 2
@@ -89,11 +97,13 @@ func TestReplay(t *testing.T) {
 			w.in.Replicas, w.in.Strategy = 2, rolling("1", "0")
 			w.filled(9).replicas = 2
 		},
+		// Edge case: CAPI #3568: pause the rollout, keep healing. Also: test/integration/rollout "should replace a lost Machine by its own template while it is paused (CAPI #3568)".
 		"CAPI #3568: a paused rollout scales and heals": func(w *world) {
 			w.in.Replicas, w.in.Strategy, w.in.Paused = 6, rolling("1", "0"), true
 			w.filled(2).machines[0].deleting = true
 			w.current = w.filled(2)
 		},
+		// Edge case: CAPI #8392: rollback of fields that replace nothing. Also: test/integration/rollout "should go back in place, with the fields that replace nothing (CAPI #8392)".
 		"CAPI #8392: rollback of an update in place": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 4, inPlace("1")
 			first := w.filled(2)
@@ -101,10 +111,12 @@ func TestReplay(t *testing.T) {
 			failed.machines[0].update = v1alpha1.ReasonUpdateFailed
 			w.current = first
 		},
+		// Edge case: MCM #81–#88, #718, #346: only creation stops. Also: agent/internal/machine "MCM #718: should delete nothing, and after the thaw all of it".
 		"MCM #718: frozen means that nothing is deleted either": func(w *world) {
 			w.in.Replicas, w.in.Strategy, w.in.Frozen = 2, rolling("1", "0"), true
 			w.filled(4)
 		},
+		// Edge case: MCM #1084: a terminating machine is picked again. Also: hub/internal/machineset/plan TestVictimsDoNotDependOnTheOrderOfTheList.
 		"MCM #1084: what is terminating is not taken twice": func(w *world) {
 			w.in.Replicas, w.in.Strategy = 2, rolling("1", "0")
 			w.current = w.filled(4)

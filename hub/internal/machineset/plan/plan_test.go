@@ -94,6 +94,7 @@ func TestDecide(t *testing.T) {
 		"counts one that cannot be decoded, and makes none in its place": {
 			in: Input{Replicas: 2, Machines: []Machine{machine("a", 0, "undecodable"), machine("b", 0)}},
 		},
+		// Edge case: Undecodable Machines could be chosen. Also: "counts one that cannot be decoded, and makes none in its place".
 		"never chooses one that cannot be decoded": {
 			in: Input{Replicas: 0, Machines: []Machine{
 				machine("a", 0, "undecodable"), machine("b", 0, "undecodable", "mismatch"), machine("c", 0, "undecodable", "orphan"),

@@ -38,6 +38,7 @@ func taken(t *testing.T) string {
 	return dir
 }
 
+// Edge case: A podhost removed every neighbouring directory. Also: TestNothingIsRemovedFromADirectoryThatNoPodhostMade; agent/simulator/internal/podhost/volume TestCleanLeavesWhatNoPodhostMade, TestADirectoryThatNoPodhostMadeIsRefused; agent/simulator/internal/podhost TestStoppedPodhostLeavesPodsToItsSuccessor.
 func TestOnlyPodsAreListedAndRemoved(t *testing.T) {
 	dir, outside := taken(t), t.TempDir()
 	notes, link := filepath.Join(dir, "notes"), filepath.Join(dir, another)

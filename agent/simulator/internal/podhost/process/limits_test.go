@@ -27,6 +27,7 @@ func limitFiles(t *testing.T, pid int, limit uint64) (restore func()) {
 }
 
 // The kernel cuts off the descriptors of a message when the receiver may open no more files.
+// Edge case: A keeper without files killed all nodes.
 func TestAKeeperWithTooManyFilesKeepsItsProcesses(t *testing.T) {
 	launcher := newLauncher(t)
 	before, err := launcher.Start(shell("exec sleep 1000"))
@@ -52,6 +53,7 @@ func TestAKeeperWithTooManyFilesKeepsItsProcesses(t *testing.T) {
 }
 
 // A process that cannot be examined is not one that has gone.
+// Edge case: Unreadable processes counted as gone.
 func TestKillMarkedReportsWhatItCannotExamine(t *testing.T) {
 	spec := shell("exec sleep 1000")
 	spec.Env = append(spec.Env, "MARK=unexamined")

@@ -190,6 +190,7 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	}
 }
 
+// Claim: A container's group ends with it. Broken: the group is not killed.
 func TestGroupEndsWithItsLeader(t *testing.T) {
 	var stdout output
 	spec := shell(`sleep 1000 & echo $!`)
@@ -264,6 +265,7 @@ env -i /usr/bin/setsid /bin/sh -c "(PATH=/usr/bin:/bin /bin/sh -c '$stubborn' &)
 echo $$
 wait`
 
+// Claim: Descendants end with a killed podhost. Broken: no subreaper; one round of killing. Also: agent/simulator/internal/podhost TestDescendantsEndWithAKilledPodhost.
 func TestDescendantsEndWhenTheLaunchingProgramIsKilled(t *testing.T) {
 	program, pids := launchElsewhere(t, runaways, 5)
 	if err := program.Process.Kill(); err != nil {
@@ -292,6 +294,7 @@ func TestDescendantsEndWithTheLauncher(t *testing.T) {
 }
 
 // Orphans must not pile up as zombies while the launcher lives.
+// Claim: Orphans are reaped. Broken: orphans stay zombies.
 func TestOrphansAreReaped(t *testing.T) {
 	var stdout output
 	spec := shell(`(setsid sh -c 'echo $$; exec sleep 0.2' &); exec sleep 1000`)
@@ -305,6 +308,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	})
 }
 
+// Claim: Processes end with their keeper. Broken: no parent-death signal.
 func TestProcessesEndWithTheKeeper(t *testing.T) {
 	launcher := newLauncher(t)
 	p, err := launcher.Start(shell("exec sleep 1000"))

@@ -206,6 +206,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 }
 
 // A data directory that is not where it was is not proven to be gone.
+// Edge case: A podhost removed another's volumes. Also: TestADataDirectoryIsKnownByItsID, TestOrphansAreRemoved.
 func TestTheBaseOfADataDirectoryThatIsAwayStays(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, dataDir, moved string){
 		"renamed":   func(*testing.T, string, string) {},

@@ -45,6 +45,7 @@ func templateOf(load *v1alpha1.Load, name string) string {
 }
 
 // A pod whose Secret has another name would wait for it for ever.
+// Claim: Imported references still match. Broken: references are not translated.
 func TestWhatObjectsAreNamedByStaysTheSame(t *testing.T) {
 	g := NewWithT(t)
 	load, result := convertFile(t, "services.yml")
@@ -91,6 +92,7 @@ func TestIterationsThatShareANamespaceKeepWhatTheyShare(t *testing.T) {
 }
 
 // What becomes of each thing that a configuration may ask for. Nothing is changed without a word.
+// Claim: Imports carry out or name everything. Broken: the rate is shared evenly. Also: TestIterationsThatShareANamespaceKeepWhatTheyShare; hub/internal/cli TestAnImportThatLeavesSomethingOutFailsAndWritesTheRest.
 func TestWhatALoadTestDoesNotDoIsNamed(t *testing.T) {
 	const gc, secret = "global: {gc: true}\n", "{objectTemplate: templates/secret.yml}"
 	rated := func(job string) string { return gc + "jobs:\n- {name: a, qps: 5, burst: 1, " + job + "}\n" }
@@ -170,6 +172,7 @@ func TestAFileOfTwoObjectsIsTwoTemplates(t *testing.T) {
 	g.Expect(load.Steps[0].Phases).To(HaveEach(And(HaveField("Replicas", BeEquivalentTo(2)), HaveField("Tuning", And(HaveField("QPS", BeEquivalentTo(2)), HaveField("Burst", BeEquivalentTo(1)))))))
 }
 
+// Claim: Other files are recognized. Broken: a second document is left out silently; the rest not broken alone. Also: TestASecondDocumentIsNotLeftOutSilently.
 func TestAFileThatIsNoConfigurationIsRecognized(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("testdata", name))

@@ -1,0 +1,153 @@
+package layout_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+var updateClaims = flag.Bool("update", false, "write docs/contributing/claims.md and edge-cases.md from the lines above tests")
+
+// A line above a test, or above a spec or a row of a table by its name, says what the test keeps. What was broken to see it fail,
+// and further tests, stand behind it and are left out of the pages.
+var (
+	claimPattern = regexp.MustCompile(`^\s*// (Claim|Edge case): (.+?)(?:\. Broken: (.+?))?(?:\. Also: (.+))?\.$`)
+	alsoPattern  = regexp.MustCompile(`"[^"]+"|\b(?:Test|Fuzz)\w+|[\w\-]+(?:/[\w\-]+)*`)
+	otherProject = regexp.MustCompile(`^(MCM|CAPI|outscale) `)
+)
+
+const claimsIntroduction = `<!-- Made from the lines "// Claim:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
+# Claims
+
+What Hollowfleet promises, by the package of the test that would notice. Search a line in that package: the test is below it, with what was broken to see it
+fail. Without a test are: upgrades and uninstalls by hand on simulated clusters, whether Grafana takes the dashboards, the watches and memory of
+Realistic, and all times and figures (` + "`make bench`" + ` and the demo print them).`
+
+const edgeCasesIntroduction = `<!-- Made from the lines "// Edge case:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
+# Edge cases
+
+What went wrong elsewhere, or here before, by the package of the test that keeps it from happening again.`
+
+// claim is one line above a test.
+type claim struct{ kind, dir, text string }
+
+// claimsIn reads the claims of a file, and reports those that stand above no test or name tests that do not exist.
+func claimsIn(t *testing.T, path string) []claim {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.ToSlash(filepath.Dir(path))
+	var claims []claim
+	lines := strings.Split(string(content), "\n")
+	for i, line := range lines {
+		match := claimPattern.FindStringSubmatch(line)
+		if match == nil {
+			if comment := strings.TrimSpace(line); strings.HasPrefix(comment, "// Claim:") || strings.HasPrefix(comment, "// Edge case:") {
+				t.Errorf("%s:%d: a claim is one line and ends with a full stop", path, i+1)
+			}
+			continue
+		}
+		below := i + 1
+		for strings.HasPrefix(strings.TrimSpace(lines[below]), "//") {
+			below++
+		}
+		if !strings.Contains(lines[below], `"`) && !strings.HasPrefix(lines[below], "func ") {
+			t.Errorf("%s:%d: no test below %q", path, i+1, match[2])
+		}
+		expectAlso(t, dir, match[2], match[4])
+		if numbers := numberPattern.FindAllString(match[2], -1); numbers != nil {
+			named := func(number string) bool { return strings.Contains(lines[below]+match[4], number) }
+			NewWithT(t).Expect(slices.ContainsFunc(numbers, named)).To(BeTrue(), "%s: no test is named after %q", path, match[2])
+		}
+		claims = append(claims, claim{match[1], dir, match[2]})
+	}
+	return claims
+}
+
+// expectAlso fails unless the further tests of a claim exist. A word that is no test is the package of those behind it.
+func expectAlso(t *testing.T, dir, claimed, also string) {
+	t.Helper()
+	for _, word := range alsoPattern.FindAllString(also, -1) {
+		want := "func " + word + "("
+		switch {
+		case strings.HasPrefix(word, `"`):
+			want, _, _ = strings.Cut(word, "[") // What follows is drawn from the faults.
+		case !strings.HasPrefix(word, "Test") && !strings.HasPrefix(word, "Fuzz"):
+			dir = word
+			continue
+		}
+		if !strings.Contains(testSource(t, dir), want) {
+			t.Errorf("%s has no test %s, which %q names", dir, word, claimed)
+		}
+	}
+}
+
+// claimPage lists claims of a kind under their packages.
+func claimPage(introduction string, claims []claim) string {
+	var page strings.Builder
+	page.WriteString(introduction)
+	dir := ""
+	for _, each := range claims {
+		if each.dir != dir {
+			dir = each.dir
+			fmt.Fprintf(&page, "\n\n**`%s`**", dir)
+		}
+		fmt.Fprintf(&page, "\\\n%s", each.text)
+	}
+	return page.String() + "\n"
+}
+
+func TestClaimPages(t *testing.T) {
+	g := NewWithT(t)
+	of := map[string][]claim{}
+	seen := map[claim]bool{}
+	g.Expect(filepath.WalkDir(filepath.FromSlash(root), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && slices.Contains([]string{".git", "bin", "testdata"}, entry.Name()) {
+			return errOr(err, filepath.SkipDir)
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		relative, err := filepath.Rel(root, path)
+		for _, each := range claimsIn(t, relative) {
+			g.Expect(seen[each]).To(BeFalse(), "%v stands twice", each)
+			seen[each] = true
+			of[each.kind] = append(of[each.kind], each)
+		}
+		return err
+	})).To(Succeed())
+	for kind, page := range map[string]struct{ path, introduction string }{
+		"Claim":     {"docs/contributing/claims.md", claimsIntroduction},
+		"Edge case": {"docs/contributing/edge-cases.md", edgeCasesIntroduction},
+	} {
+		g.Expect(len(of[kind])).To(BeNumerically(">=", 150), "the page has lost rows")
+		slices.SortStableFunc(of[kind], func(a, b claim) int {
+			if foreign := otherProject.MatchString(b.text); foreign != otherProject.MatchString(a.text) && a.dir == b.dir {
+				return map[bool]int{true: 1, false: -1}[foreign]
+			}
+			return strings.Compare(a.dir, b.dir)
+		})
+		want := claimPage(page.introduction, of[kind])
+		if *updateClaims {
+			g.Expect(os.WriteFile(filepath.Join(root, page.path), []byte(want), 0o644)).To(Succeed())
+		}
+		g.Expect(read(t, page.path)).To(Equal(want), "run go test ./test/layout -run TestClaimPages -update")
+	}
+}
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
