@@ -27,14 +27,13 @@ var (
 const claimsIntroduction = `<!-- Made from the lines "// Claim:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
 # Claims
 
-What Hollowfleet promises, by the package of the test that would notice. Search a line in that package: the test is below it, with what was broken to see it
-fail. Without a test are: upgrades and uninstalls by hand on simulated clusters, whether Grafana takes the dashboards, the watches and memory of
-Realistic, and all times and figures (` + "`make bench`" + ` and the demo print them).`
+What Hollowfleet promises, by package. Search a line in its package: the test is below it. Without a test are upgrades on simulated clusters,
+whether Grafana takes the dashboards, the memory of Realistic, and all times (` + "`make bench`" + ` prints them).`
 
 const edgeCasesIntroduction = `<!-- Made from the lines "// Edge case:" above tests by "go test ./test/layout -run TestClaimPages -update". -->
 # Edge cases
 
-What went wrong elsewhere, or here before, by the package of the test that keeps it from happening again.`
+What went wrong elsewhere, or here before, by the package of its test.`
 
 // claim is one line above a test.
 type claim struct{ kind, dir, text string }
