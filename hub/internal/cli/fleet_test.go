@@ -307,7 +307,7 @@ func TestADryRunShowsWhenAWindowOpens(t *testing.T) {
 	f.Expect(f.succeeds("upgrade fleet/NAME --kubelet v1.37.1 --dry-run")).To(MatchRegexp(fmt.Sprintf(`1 +canary .* from [-0-9]+T%02d:30:00Z`, opens.Hour())))
 }
 
-// Claim: `rollout undo` never goes forward. Broken: not broken alone.
+// Claim: `rollout undo` never goes forward. Broken: what was gone back from counts as earlier; only the last one is remembered; each that was passed counts as gone back from; an aborted revision counts as earlier. Also: TestUndoAfterUndoGoesFurtherBack, TestUndoGoesPastARevisionThatWasAborted.
 func TestAFleetGoesBackToAnEarlierTemplate(t *testing.T) {
 	f := newFleetFixture(t)
 	f.fails(3, "has no revision before its present template; it has none", "rollout undo fleet/NAME")

@@ -44,7 +44,7 @@ func TestARolloutThatWaitsForAStoppedHubSaysSo(t *testing.T) {
 }
 
 // An upgrade that can start in no cluster is not written, but with --force.
-// Claim: `upgrade` writes no version that can start nowhere. Broken: not broken alone. Also: TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused.
+// Claim: `upgrade` writes no version that can start nowhere. Broken: blocked clusters count as able to start; --force always, and never; a cluster counts as one that cannot be read. Also: TestAnUpgradeOfADeploymentThatItsClusterDoesNotSupportIsRefused.
 func TestAnUpgradeThatCanStartNowhereIsRefused(t *testing.T) {
 	f := newFleetFixture(t)
 	f.settle()

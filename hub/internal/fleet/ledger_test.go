@@ -19,7 +19,7 @@ func (f *fixture) rollouts() []Rollout {
 }
 
 // What became of a rollout in each cluster can be read when the clusters have another revision, have left, or are gone.
-// Claim: A rollout's record outlives health, revisions and departures. Broken: not broken alone. Also: TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/internal/cli TestHistoryShowsWhatBecameOfARollout.
+// Claim: A rollout's record outlives health, revisions and departures. Broken: it is not written before the next revision starts there; a record is never superseded; approvals are left out. Also: TestARecordIsWrittenBeforeItsClusterIsOverwritten, TestARevisionThatIsStartedAgainHasAnotherRecord, TestARecordIsBounded; hub/internal/cli TestHistoryShowsWhatBecameOfARollout.
 func TestARolloutLeavesARecord(t *testing.T) {
 	f := newFixture(t, 3, both(inSteps(1, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.RollbackPolicy = v1alpha1.RollbackAll
@@ -83,6 +83,25 @@ func TestARolloutLeavesARecord(t *testing.T) {
 	templates, err := Templates(t.Context(), f.direct, "default", f.fleet)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(templates).To(HaveLen(3))
+}
+
+// What became of a revision in a cluster is written before the next one takes its place there, also by a hub that knows it from the cluster
+// alone.
+func TestARecordIsWrittenBeforeItsClusterIsOverwritten(t *testing.T) {
+	f := newFixture(t, 2, nil)
+	f.settle()
+	f.upgrade("v1.37.0")
+	f.reconcile()
+	f.says(true, 0)
+	f.reconcile()
+	f.Expect(f.rollouts()[1].Clusters[f.clusters[0].Name].Failure).To(BeEmpty(), "it waits for more news")
+	f.upgrade("v1.37.1")
+	f.restart()
+	f.reconcile()
+	f.status()
+	before := f.rollouts()[1]
+	f.Expect(before.Clusters[f.clusters[0].Name]).To(And(HaveField("Phase", plan.Failed), HaveField("Failure", ContainSubstring("0 of 3 machines"))))
+	f.Expect(before.Clusters[f.clusters[1].Name].Phase).To(Equal(plan.Progressing))
 }
 
 // A revision that is started again has a record of its own.

@@ -12,7 +12,7 @@ import (
 )
 
 // What is only not heard stops a rollout, and rolls nothing back.
-// Claim: What stopped a rollout stays in its record. Broken: not broken alone.
+// Claim: What stopped a rollout stays in its record. Broken: the turn is not noted, or without the clusters that had failed; it is not written.
 func TestSilenceStopsAndRollsNothingBack(t *testing.T) {
 	f := newFixture(t, 4, both(inSteps(2, 0), func(fleet *v1alpha1.MachineFleet) {
 		fleet.Spec.UnreachablePolicy, fleet.Spec.RollbackPolicy = v1alpha1.UnreachableFail, v1alpha1.RollbackAll
