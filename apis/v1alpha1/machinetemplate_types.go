@@ -1,6 +1,11 @@
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/api/equality"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
 
 // MachineTemplate is what the Machines of a MachineSet or MachineDeployment are made from.
 type MachineTemplate struct {
@@ -39,6 +44,9 @@ type MachineSelector struct {
 func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 	taken := from.DeepCopy()
 	taken.Versions, taken.ProviderConfig = b.Versions, b.ProviderConfig
+	if sameTaints(b.Taints, from.Taints) {
+		taken.Taints = b.Taints
+	}
 	*b = *taken
 }
 
@@ -46,5 +54,16 @@ func (b *MachineTemplateBody) TakeOver(from *MachineTemplateBody) {
 func (b *MachineTemplateBody) HasTakenOver(from *MachineTemplateBody) bool {
 	wanted := *from
 	wanted.Versions, wanted.ProviderConfig = b.Versions, b.ProviderConfig
+	if sameTaints(b.Taints, from.Taints) {
+		wanted.Taints = b.Taints
+	}
 	return equality.Semantic.DeepEqual(*b, wanted)
+}
+
+// sameTaints compares taints without when they were added: a Node has its own time.
+func sameTaints(a, b []corev1.Taint) bool {
+	return slices.EqualFunc(a, b, func(a, b corev1.Taint) bool {
+		a.TimeAdded, b.TimeAdded = nil, nil
+		return a == b
+	})
 }

@@ -4,6 +4,10 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
 )
@@ -45,6 +49,23 @@ func TestWhatWasTakenOverIsItsOwn(t *testing.T) {
 	from.Roles[0] = "b"
 	if to.Roles[0] != "a" {
 		t.Error("a change of the one changed the other")
+	}
+}
+
+func TestWhenATaintWasAddedIsNotTakenOver(t *testing.T) {
+	added := metav1.NewTime(time.Unix(1e9, 0))
+	to := v1alpha1.MachineTemplateBody{Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}}
+	from := *to.DeepCopy()
+	from.Taints[0].TimeAdded = &added
+	if !to.HasTakenOver(&from) {
+		t.Error("it is taken for a change")
+	}
+	if to.TakeOver(&from); to.Taints[0].TimeAdded != nil {
+		t.Error("it was taken over")
+	}
+	from.Taints[0].Value = "b"
+	if to.HasTakenOver(&from) {
+		t.Error("another value is taken for none")
 	}
 }
 

@@ -107,6 +107,7 @@ var respellings = map[string]func(*kept){
 	},
 }
 
+// Edge case: A `timeAdded` in a template's taint changed MachineSets and Machines, and was a new revision of a fleet. Also: hub/internal/machinedeployment TestAnotherSpellingReplacesNothing.
 func TestAnotherSpellingMeansTheSame(t *testing.T) {
 	g := NewWithT(t)
 	base := fullContent()

@@ -2,8 +2,11 @@ package machinedeployment
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hollowfleet/hollowfleet/apis/v1alpha1"
@@ -18,6 +21,10 @@ func TestAnotherSpellingReplacesNothing(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	f.update(config(`{"apiVersion":"hollowfleet.io/v1alpha1","kind":"HollowNodeConfig","capacity":{"memory":"32Gi"}}`))
 	f.rest()
+	f.update(func(deployment *v1alpha1.MachineDeployment) {
+		deployment.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	f.rest()
 	old, sets := f.machines(), f.list()
 	for _, change := range []func(*v1alpha1.MachineDeployment){
 		func(deployment *v1alpha1.MachineDeployment) {
@@ -26,12 +33,16 @@ func TestAnotherSpellingReplacesNothing(t *testing.T) {
 		func(deployment *v1alpha1.MachineDeployment) {
 			deployment.Spec.Template.Spec.ProviderConfig.Provider = "hollow"
 		},
+		func(deployment *v1alpha1.MachineDeployment) {
+			deployment.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: time.Unix(1e9, 0)}}}
+		},
 		config(`{"kind":"HollowNodeConfig","apiVersion":"hollowfleet.io/v1alpha1","maxPods":110,"capacity":{"memory":"32768Mi"}}`),
 	} {
 		f.update(change)
 		f.rest()
 		f.Expect(uids(f.machines())).To(Equal(uids(old)))
 		f.Expect(f.list()).To(HaveLen(len(sets)), "a MachineSet is made for it")
+		f.Expect(f.list()[0].Generation).To(Equal(sets[0].Generation), "a MachineSet is changed for it")
 	}
 	f.Expect(f.refresh().Annotations).To(HaveKeyWithValue(v1alpha1.RevisionAnnotation, "1"))
 	f.upgrade("1.36.3")

@@ -109,7 +109,7 @@ func TestObjectsOfAnEarlierSchemaCanGoAndBeRepaired(t *testing.T) {
 		}
 		return nil
 	}, definitions...)).To(Succeed())
-	applyPolicies(t, "machines", "loadtests", "disruptions", "agents", "providerid", "providerconfig")
+	applyPolicies(t, "machines", "loadtests", "disruptions", "agents", "providerid", "providerconfig", "overrides")
 	for kind := range repairs {
 		g.Eventually(func() string {
 			err := c.Create(t.Context(), ofEarlierSchema(kind, "new-without-a-spec", nil, false), client.DryRunAll)
