@@ -122,7 +122,9 @@ func (in Input) busy(c Cluster) bool {
 	if c.makesRoom || c.Left && c.Held {
 		return false
 	}
-	return c.Record.Phase == Progressing || c.Record.Phase == RollingBack || in.phase(c) == Soaking
+	// Not in.phase: a cluster that counts as failed by one of two policies keeps its room by the other.
+	soaks := c.Record.Phase == Soaking && c.Record.Revision == in.Revision
+	return soaks || c.Record.Phase == Progressing || c.Record.Phase == RollingBack
 }
 
 // room is how many more clusters may be in progress.
