@@ -265,6 +265,9 @@ func (w *world) keep(t *rapid.T, in Input) {
 	if err != nil || json.Unmarshal(text, w.kept) != nil {
 		t.Fatal("it cannot be kept")
 	}
+	// What has proven the revision until now counts, also if it is gone when the hub looks next.
+	in.Snapshot, in.Promise = w.kept.Snapshot, &w.kept.Promise
+	w.note(in)
 }
 
 // note remembers which promised groups have proven the revision.
